@@ -1,0 +1,214 @@
+/*
+ * store/checkpoint_read.c - see store/checkpoint.h: opening and finding.
+ *
+ * Runs in: committer, tools, worker (open and close).
+ *
+ * The head is checked here, pages when they are first looked at
+ * (page_first_look): opening costs the same for any size.
+ */
+#include "config.h"
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "shm/crc32c.h"
+#include "shm/proc.h"
+#include "store/checkpoint.h"
+
+static int
+damaged(void)
+{
+	errno = EILSEQ;
+	return -1;
+}
+
+/* All that the head says, against itself, the name and the file's size. */
+static int
+head_check(const struct checkpoint_head *head, uint32_t number, uint64_t size)
+{
+	struct checkpoint_head	h = *head;
+	uint32_t		root = h.root & ~PAGE_CHECKPOINT;
+
+	h.head_crc = 0;
+	if (h.magic != CHECKPOINT_MAGIC || h.version != FORMAT_VERSION ||
+	    head->head_crc != crc32c(0, &h, sizeof(h)) || h.number != number)
+		return damaged();
+	if (h.npages == 0 || h.npages > PAGE_CHECKPOINT || h.bytes != size ||
+	    h.bytes != h.npages * PAGE_BYTES + (uint64_t)h.nsegments * sizeof(struct checkpoint_segment))
+		return damaged();
+	if (h.root == PAGE_NONE)
+		return h.npages == 1 ? 0 : damaged();
+	if (root == h.root || root == 0 || root >= h.npages)
+		return damaged();
+	return 0;
+}
+
+static int
+table_load(struct checkpoint *c)
+{
+	size_t	n = (size_t)c->head.nsegments * sizeof(*c->segments);
+
+	if ((c->segments = malloc(n != 0 ? n : 1)) == NULL)
+		return -1;
+	memcpy(c->segments, c->map + c->head.npages * PAGE_BYTES, n);
+	if (crc32c(0, c->segments, n) != c->head.table_crc)
+		return damaged();
+	return 0;
+}
+
+/* The file, mapped; its descriptor is not needed any more then. */
+static int
+file_map(struct checkpoint *c, int dirfd, uint32_t number)
+{
+	char		 name[32];
+	struct stat	 st;
+	int		 fd, saved;
+	void		*map;
+
+	snprintf(name, sizeof(name), "tree-%010u", number);
+	if ((fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
+		return -1;
+	if (fstat(fd, &st) == -1)
+		goto fail;
+	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)PAGE_BYTES) {
+		errno = EILSEQ;
+		goto fail;
+	}
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		goto fail;
+	close(fd);
+	c->map = map;
+	c->maplen = (size_t)st.st_size;
+	return 0;
+fail:
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+int
+checkpoint_open(struct checkpoint *c, int dirfd, uint32_t number, bool want_table)
+{
+	int	saved;
+
+	memset(c, 0, sizeof(*c));
+	if (file_map(c, dirfd, number) == -1)
+		goto fail;
+	memcpy(&c->head, c->map, sizeof(c->head));
+	if (head_check(&c->head, number, c->maplen) == -1)
+		goto fail;
+	if ((c->checked = calloc(c->head.npages / 8 + 1, 1)) == NULL)
+		goto fail;
+	if (want_table && table_load(c) == -1)
+		goto fail;
+	return 0;
+fail:
+	saved = errno;
+	checkpoint_close(c);
+	errno = saved;
+	return -1;
+}
+
+void
+checkpoint_close(struct checkpoint *c)
+{
+	if (c->map != NULL)
+		munmap(c->map, c->maplen);
+	free(c->checked);
+	free(c->segments);
+	memset(c, 0, sizeof(*c));
+}
+
+/* --- names ----------------------------------------------------------------------- */
+
+/* The number in "tree-NNNNNNNNNN"; 0 where it is another name.  *tmp: it ends in .tmp. */
+static uint32_t
+name_number(const char *name, bool *tmp)
+{
+	uint64_t	n = 0;
+	size_t		i;
+
+	*tmp = false;
+	if (strncmp(name, "tree-", 5) != 0)
+		return 0;
+	for (i = 5; i < 15; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return 0;
+		n = n * 10 + (uint64_t)(name[i] - '0');
+	}
+	*tmp = strcmp(name + i, ".tmp") == 0;
+	if ((name[i] != '\0' && !*tmp) || n > UINT32_MAX)
+		return 0;
+	return (uint32_t)n;
+}
+
+static DIR *
+dir_open(int dirfd)
+{
+	int	 fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved;
+	DIR	*dir;
+
+	if (fd == -1)
+		return NULL;
+	if ((dir = fdopendir(fd)) == NULL) {
+		saved = errno;
+		close(fd);
+		errno = saved;
+	}
+	return dir;
+}
+
+uint32_t
+checkpoint_newest(int dirfd, uint32_t below)
+{
+	const struct dirent	*e;
+	uint32_t		 n, newest = 0;
+	DIR			*dir;
+	bool			 tmp;
+
+	if ((dir = dir_open(dirfd)) == NULL)
+		return 0;
+	while ((e = readdir(dir)) != NULL) {
+		n = name_number(e->d_name, &tmp);
+		if (!tmp && n > newest && (below == 0 || n < below))
+			newest = n;
+	}
+	closedir(dir);
+	return newest;
+}
+
+int
+checkpoint_tidy(int dirfd, uint32_t keep)
+{
+	const struct dirent	*e;
+	uint32_t		 n;
+	DIR			*dir;
+	bool			 tmp;
+	int			 rc = 0, saved = 0;
+
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	if ((dir = dir_open(dirfd)) == NULL)
+		return -1;
+	while ((e = readdir(dir)) != NULL) {
+		n = name_number(e->d_name, &tmp);
+		if (n == 0 || (n == keep && !tmp))
+			continue;
+		if (unlinkat(dirfd, e->d_name, 0) == -1 && errno != ENOENT) {
+			saved = errno;
+			rc = -1;
+		}
+	}
+	closedir(dir);
+	if (rc == -1)
+		errno = saved;
+	else
+		rc = fsync(dirfd);
+	return rc;
+}

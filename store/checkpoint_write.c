@@ -1,0 +1,318 @@
+/*
+ * store/checkpoint_write.c - see store/checkpoint.h: writing.
+ *
+ * Runs in: committer (its checkpoint thread), tools.
+ *
+ * The tree is read in order of key, and one page per level is being filled.  A
+ * full one gets the next page number, goes to the file, and becomes an entry of
+ * the page one level up.  So a page stands behind all it refers to, and memory
+ * is one page per level, whatever the tree's size.
+ */
+#include "config.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "shm/crc32c.h"
+#include "shm/proc.h"
+#include "store/checkpoint.h"
+#include "store/page.h"
+
+#define WRITE_BYTES	(256u * 1024)
+#define SLACK		(PAGE_ROOM / 25)	/* left free: room for a change or two after the copy */
+
+struct builder_level {		/* the page being filled on this level */
+	union page_buf	buf;
+	size_t		lowlen;
+	uint8_t		low[KEY_MAX];	/* lower bound of its keys */
+};
+
+struct writer {
+	int			 dirfd, fd;
+	char			 name[32], tmp[40];
+	const volatile int	*cancel;
+	void			(*pace)(void *, size_t);
+	void			*arg;
+	uint32_t		 number;	/* of the checkpoint: what its pages stand on */
+	uint32_t		 npages;	/* numbers given out */
+	uint64_t		 at;		/* where buf goes in the file */
+	size_t			 used;
+	uint8_t			*buf;		/* WRITE_BYTES */
+	struct builder_level	*level;		/* TREE_LEVELS, touched as far as the tree is high */
+	unsigned		 height;	/* levels in use */
+};
+
+/* --- bytes to the file ----------------------------------------------------------- */
+
+/* Short writes are continued, nothing is tried again (F1-F4). */
+static int
+write_all(int fd, const uint8_t *buf, size_t n, uint64_t at)
+{
+	ssize_t	w;
+
+	while (n > 0) {
+		w = pwrite(fd, buf, n, (off_t)at);
+		if (w == -1 && errno == EINTR)
+			continue;
+		if (w <= 0) {
+			if (w == 0)
+				errno = EIO;
+			return -1;
+		}
+		buf += w;
+		n -= (size_t)w;
+		at += (uint64_t)w;
+	}
+	return 0;
+}
+
+static int
+writer_flush(struct writer *w)
+{
+	size_t	n = w->used;
+
+	if (*w->cancel != 0) {
+		errno = ECANCELED;
+		return -1;
+	}
+	if (n == 0)
+		return 0;
+	if (write_all(w->fd, w->buf, n, w->at) == -1)
+		return -1;
+	/* starts the disk now, so that the sync at the end is no long one; that tells of errors too */
+	(void)sync_file_range(w->fd, (off_t)w->at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+	w->at += n;
+	w->used = 0;
+	if (w->pace != NULL)
+		w->pace(w->arg, n);
+	return 0;
+}
+
+static int
+writer_add(struct writer *w, const void *data, size_t len)
+{
+	const uint8_t	*p = data;
+	size_t		 n;
+
+	while (len > 0) {
+		n = len < WRITE_BYTES - w->used ? len : WRITE_BYTES - w->used;
+		memcpy(w->buf + w->used, p, n);
+		w->used += n;
+		p += n;
+		len -= n;
+		if (w->used == WRITE_BYTES && writer_flush(w) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+/* Gives the finished page its number. */
+static int
+writer_page(struct writer *w, struct page *p, uint32_t *id)
+{
+	if (w->npages >= PAGE_CHECKPOINT - 1) {
+		errno = EFBIG;
+		return -1;
+	}
+	page_finish(p);
+	p->crc = 0;
+	p->crc = page_crc(p);
+	*id = w->npages++ | PAGE_CHECKPOINT;
+	return writer_add(w, p, PAGE_BYTES);
+}
+
+/* --- building ---------------------------------------------------------------------- */
+
+static void
+level_start(struct writer *w, unsigned level, const uint8_t *low, size_t len)
+{
+	struct builder_level	*l = &w->level[level];
+
+	memset(&l->buf, 0, sizeof(l->buf));	/* what no entry uses is zero in the file */
+	page_init(&l->buf.page, level, 0, w->number);
+	memcpy(l->low, low, len);
+	l->lowlen = len;
+}
+
+static int	level_add(struct writer *, unsigned, const uint8_t *, size_t, const void *);
+
+/* The page of this level is complete: to the file, and as an entry to the level above. */
+static int
+level_end(struct writer *w, unsigned level)
+{
+	struct builder_level	*l = &w->level[level];
+	uint8_t			 payload[CHILD_BYTES];
+	struct agg		 agg;
+	uint32_t		 id;
+
+	if (writer_page(w, &l->buf.page, &id) == -1)
+		return -1;
+	page_agg(&l->buf.page, 0, l->buf.page.count, &agg);
+	page_child_pack(payload, id, &agg);
+	return level_add(w, level + 1, l->low, l->lowlen, payload);
+}
+
+/*
+ * Adds an entry behind all others of this level.  For a leaf, `key` is the
+ * document's, and the bound of a new page is cut to what tells it from the one before.
+ */
+static int
+level_add(struct writer *w, unsigned level, const uint8_t *key, size_t len, const void *payload)
+{
+	struct page	*p = level < TREE_LEVELS ? &w->level[level].buf.page : NULL;
+	const uint8_t	*last;
+	size_t		 low = len;
+
+	if (p == NULL) {
+		errno = EFBIG;
+		return -1;
+	}
+	if (level == w->height) {	/* the first one here */
+		w->height++;
+		level_start(w, level, key, 0);
+	} else if (page_room(p) < page_cost(p, len) + (p->count >= 3 ? SLACK : 0)) {
+		if (level == 0) {
+			last = page_key(p, p->count - 1u);
+			low = key_between(last, p->slot[p->count - 1].len, key, len);
+		}
+		if (level_end(w, level) == -1)
+			return -1;
+		level_start(w, level, key, low);
+	}
+	page_append(p, key, len, payload);
+	return 0;
+}
+
+/* Ends the pages under way from the leaves up; the one of the highest level is the root. */
+static int
+builder_end(struct writer *w, struct checkpoint_head *head)
+{
+	struct page	*p;
+
+	head->root = PAGE_NONE;
+	memset(&head->agg, 0, sizeof(head->agg));
+	if (w->height == 0)
+		return 0;
+	for (unsigned i = 0; i + 1 < w->height; i++)	/* height may grow: by an entry for this page */
+		if (level_end(w, i) == -1)
+			return -1;
+	p = &w->level[w->height - 1].buf.page;
+	page_agg(p, 0, p->count, &head->agg);
+	return writer_page(w, p, &head->root);
+}
+
+/* All of the tree.  Its pages are checked again: the bitmap of the caller belongs to another thread. */
+static int
+builder_run(struct writer *w, const struct tree *tree, struct checkpoint_head *head)
+{
+	struct tree	 t = *tree;
+	struct cursor	 c;
+	const uint8_t	*key;
+	struct doc_val	 val;
+	size_t		 len;
+	int		 found = -1, saved;
+
+	if ((t.checked = calloc(t.npages / 8 + 1, 1)) == NULL)
+		return -1;
+	for (found = cursor_seek(&c, &t, "", 0); found == 1; found = cursor_next(&c)) {
+		cursor_entry(&c, &key, &len, &val);
+		if (level_add(w, 0, key, len, &val) == -1) {
+			found = -1;
+			break;
+		}
+	}
+	if (found == 0)
+		found = builder_end(w, head);
+	saved = errno;
+	free(t.checked);
+	errno = saved;
+	return found;
+}
+
+/* --- the file ---------------------------------------------------------------------- */
+
+static int
+writer_open(struct writer *w)
+{
+	snprintf(w->name, sizeof(w->name), "tree-%010u", w->number);
+	snprintf(w->tmp, sizeof(w->tmp), "%s.tmp", w->name);
+	if ((w->buf = malloc(WRITE_BYTES)) == NULL)
+		return -1;
+	if ((w->level = malloc(TREE_LEVELS * sizeof(*w->level))) == NULL)
+		return -1;
+	/* a left-over may be anything, and somebody may have it mapped: never written into */
+	if (unlinkat(w->dirfd, w->tmp, 0) == -1 && errno != ENOENT)
+		return -1;
+	w->fd = openat(w->dirfd, w->tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return w->fd == -1 ? -1 : 0;
+}
+
+/* The segment table, then page 0, then all of it to the disk. */
+static int
+writer_end(struct writer *w, struct checkpoint_head *head, const struct checkpoint_segment *segments)
+{
+	size_t	n = (size_t)head->nsegments * sizeof(*segments);
+	uint8_t	page[PAGE_BYTES] = { 0 };
+
+	head->magic = CHECKPOINT_MAGIC;
+	head->version = FORMAT_VERSION;
+	head->npages = w->npages;
+	head->bytes = head->npages * PAGE_BYTES + n;
+	head->table_crc = crc32c(0, segments, n);
+	head->pad = 0;
+	head->head_crc = 0;
+	head->head_crc = crc32c(0, head, sizeof(*head));
+	memcpy(page, head, sizeof(*head));
+	if (writer_add(w, segments, n) == -1 || writer_flush(w) == -1)
+		return -1;
+	if (write_all(w->fd, page, sizeof(page), 0) == -1)
+		return -1;
+	return fsync(w->fd);
+}
+
+/* From here on the file has its name; where the directory cannot be synced it loses it again. */
+static int
+writer_rename(struct writer *w)
+{
+	int	saved;
+
+	if (renameat(w->dirfd, w->tmp, w->dirfd, w->name) == -1)
+		return -1;
+	if (fsync(w->dirfd) == 0)
+		return 0;
+	saved = errno;
+	(void)unlinkat(w->dirfd, w->name, 0);
+	errno = saved;
+	return -1;
+}
+
+int
+checkpoint_write(const struct tree *t, int dirfd, struct checkpoint_head *head,
+    const struct checkpoint_segment *segments, const volatile int *cancel,
+    void (*pace)(void *, size_t), void *arg)
+{
+	struct writer	w = { .dirfd = dirfd, .fd = -1, .cancel = cancel, .pace = pace, .arg = arg,
+			    .number = head->number, .npages = 1, .at = PAGE_BYTES };
+	int		rc = -1, saved;
+
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	if (writer_open(&w) == -1)
+		goto out;
+	if (builder_run(&w, t, head) == -1)
+		goto out;
+	if (writer_end(&w, head, segments) == -1)
+		goto out;
+	rc = writer_rename(&w);
+out:
+	saved = errno;
+	if (w.fd != -1) {
+		close(w.fd);
+		if (rc == -1)
+			(void)unlinkat(dirfd, w.tmp, 0);	/* room on a full disk; tidy takes it otherwise */
+	}
+	free(w.buf);
+	free(w.level);
+	errno = saved;
+	return rc;
+}

@@ -1,0 +1,743 @@
+/*
+ * store/committer.c - the committer: the only writer of log and tree.
+ *
+ * Runs in: committer (committer_main), and its sync and checkpoint threads.
+ * Touches: all of the store; lanes (takes submissions, publishes results).
+ *
+ *	lanes --collect--> queue --fill--> batch --write--> log --sync--> publish
+ *	  ^                                                                  |
+ *	  +--------------------------- complete -----------------------------+
+ *
+ * While batch A is being synced, batch B is filled.  Nothing of B is written
+ * before A is durable (L1), nothing of either is visible before.
+ *
+ * What dying leaves: submissions that are still SUBMITTED in their lanes.  The
+ * next committer finds in the log which of them were written, makes that
+ * durable, answers those, and decides the others as if they had just come in.
+ */
+#include "config.h"
+
+#include <sys/eventfd.h>
+#include <bsd/string.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/boot.h"
+#include "shm/log.h"
+#include "shm/proc.h"
+#include "store/gather.h"
+#include "store/queue.h"
+#include "store/store.h"
+#include "store/syncer.h"
+
+#define BATCH_BYTES	((uint64_t)4 << 20)	/* of one batch, unless a single write is larger */
+#define BATCH_WRITES	4096u
+#define MOVE_BYTES	((uint64_t)128 << 10)	/* compaction per batch: a few ms of a slow card */
+#define IDLE_US		1000000			/* looks after the lifeline at least this often */
+#define LEAVE_US	1500000			/* the master is dead: the workers finish, then so do we */
+#define POISON		2u			/* committer crashes that a submission may cause */
+
+/* A write that is in the batch being built or being synced. */
+struct member {
+	uint16_t	lane;
+	uint16_t	slot;
+	struct result	res;
+};
+
+struct members {
+	struct member	*m;
+	unsigned	 n, cap;
+};
+
+struct committer {
+	const struct boot	*boot;
+	struct region		*region;
+	struct count_block	*counts;
+	struct store		 store;
+	struct lane_reader	*lanes;		/* [nlanes] */
+	struct queue		*queue;
+	struct syncer		*syncer;
+	struct checkpointer	*checkpointer;
+	struct compaction	 compaction;
+	struct gather		 gather;
+	struct members		 filling;	/* batch being built */
+	struct members		 syncing;	/* batch written, being synced */
+	struct iovec		*iov;		/* of the write being decided */
+	int			 capiov;
+	uint8_t			 wake[REGION_LANES];	/* lanes to wake after completing */
+	bool			 opened;	/* the store; false: it must not be touched (sync failed before) */
+	bool			 alone;		/* the batch holds a suspect: nothing else with it */
+	uint64_t		 probe_at;	/* full: when to look for room again */
+	uint64_t		 leave_at;	/* the master is dead */
+};
+
+static struct committer	c;	/* one per process */
+
+/* Both threads: there is something to look at. */
+static void
+wake_main(void *arg)
+{
+	bell_ring(arg);
+}
+
+/* ------------------------------------------------------------- state for others */
+
+static void
+tell_state(void)
+{
+	struct store		*s = &c.store;
+	enum store_state	 state = STORE_READY;
+
+	if (s->error == ERR_SYNC)
+		state = STORE_SYNC_FAILED;
+	else if (s->damaged)
+		state = STORE_DAMAGED;
+	else if (s->full)
+		state = STORE_FULL;
+	if (atomic_load_explicit(&c.region->head->state, memory_order_relaxed) == state)
+		return;
+	strlcpy(c.region->head->reason, state == STORE_READY ? "" : s->reason, sizeof(c.region->head->reason));
+	/* release: the reason; pairs with the acquire in the workers' /_ready */
+	atomic_store_explicit(&c.region->head->state, state, memory_order_release);
+}
+
+static void
+tell_counts(void)
+{
+	struct store	*s = &c.store;
+	uint64_t	 bytes = 0, live = 0;
+
+	struct agg	 all;
+	uint8_t		 lo[KEY_MAX];
+
+	for (unsigned i = 0; i < s->log.nseg; i++) {
+		bytes += s->log.seg[i].bytes;
+		live += s->log.seg[i].live;
+	}
+	/* tenant 0 is the catalog */
+	if (tree_range(&s->w.t, lo, key_make(lo, 1, NULL, 0), NULL, 0, &all) == 0) {
+		count_set(c.counts, CC_DOCUMENTS, all.count);
+		count_set(c.counts, CC_BYTES, all.bytes);
+	}
+	count_set(c.counts, CC_SEGMENTS, s->log.nseg);
+	count_set(c.counts, CC_SEGMENT_BYTES, bytes);
+	count_set(c.counts, CC_LIVE_BYTES, live);
+	count_set(c.counts, CC_OVERLAY_PAGES, s->overlay.in_use);
+	count_set(c.counts, CC_SEQ, s->root.max_seq);
+}
+
+/* ------------------------------------------------------------- completing */
+
+static void
+complete(uint16_t lane, uint16_t slot, const struct result *r)
+{
+	struct lane_slot	*sl = &c.region->lanes[lane].slots[slot];
+
+	/* relaxed: read by the master only after our death, which orders everything */
+	atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
+	if (lane_complete(&c.lanes[lane], slot, r->outcome, r->seq, r->run, r->time_ms))
+		c.wake[lane] = 1;
+	count_add(c.counts, r->outcome <= OUT_DELETED ? CC_WRITES : CC_REFUSED, 1);
+}
+
+static void
+wake_workers(void)
+{
+	uint64_t	one = 1;
+
+	for (unsigned i = 0; i < c.region->nlanes; i++) {
+		if (!c.wake[i])
+			continue;
+		c.wake[i] = 0;
+		/* EAGAIN: it is awake many times over */
+		if (write(c.boot->wake[i], &one, sizeof(one)) == -1 && errno != EAGAIN)
+			log_warn("waking worker %u", i);
+	}
+}
+
+static int
+members_add(struct members *m, uint16_t lane, uint16_t slot, const struct result *r)
+{
+	if (m->n == m->cap) {
+		unsigned	 cap = m->cap != 0 ? 2 * m->cap : 256;
+		struct member	*p = realloc(m->m, cap * sizeof(*p));
+
+		if (p == NULL)
+			return -1;
+		m->m = p;
+		m->cap = cap;
+	}
+	m->m[m->n++] = (struct member){ lane, slot, *r };
+	return 0;
+}
+
+static void
+complete_members(struct members *m, enum outcome instead)
+{
+	for (unsigned i = 0; i < m->n; i++) {
+		struct result	r = m->m[i].res;
+
+		/* a refusal that rode along says what was true then; it stays */
+		if (instead != OUT_NONE && r.outcome <= OUT_DELETED)
+			r = (struct result){ .outcome = instead };
+		complete(m->m[i].lane, m->m[i].slot, &r);
+	}
+	m->n = 0;
+	wake_workers();
+}
+
+/* ------------------------------------------------------------- collecting */
+
+static void
+collect_one(uint16_t lane, uint16_t slot)
+{
+	struct lane_slot	*sl = &c.region->lanes[lane].slots[slot];
+	struct submit_view	 v;
+	struct queued		 q = { .lane = lane, .slot = slot };
+	struct result		 r = { .outcome = OUT_POISON };
+
+	if (atomic_load_explicit(&sl->suspect, memory_order_acquire) >= POISON) {
+		log_warnx("lane %u, submission %llu: under work when %u committers crashed; it is failed",
+		    lane, (unsigned long long)sl->number, POISON);
+		complete(lane, slot, &r);
+		return;
+	}
+	if (submit_view(&c.region->arena, sl->submit, &v) == -1 || v.s->number != sl->number) {
+		log_warnx("lane %u, submission %llu: does not hold together; it is failed", lane,
+		    (unsigned long long)sl->number);
+		complete(lane, slot, &r);
+		return;
+	}
+	q.tenant = v.s->tenant;
+	q.cost = v.payload_len + SUBMIT_HEADROOM;
+	queue_add(c.queue, &q);
+}
+
+static bool
+lanes_have_more(void)
+{
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		if (lane_has_next(&c.lanes[i]))
+			return true;
+	return false;
+}
+
+static void
+collect(void)
+{
+	uint32_t	slot;
+
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		while ((slot = lane_next(&c.lanes[i])) != LANE_NONE)
+			collect_one((uint16_t)i, (uint16_t)slot);
+	wake_workers();
+}
+
+/* ------------------------------------------------------------- filling a batch */
+
+/* All pieces of a submission, however many extents it has.  Number, or -1. */
+static int
+pieces(uint32_t off)
+{
+	for (;;) {
+		uint32_t	 resume = 0;
+		struct iovec	*p;
+		int		 n = c.capiov == 0 ? -1 : submit_iov(&c.region->arena, off, c.iov, c.capiov, &resume);
+
+		if (n != -1)
+			return n;
+		if (c.capiov != 0 && errno != E2BIG)
+			return -1;
+		if ((p = reallocarray(c.iov, (size_t)c.capiov * 2 + 64, sizeof(*p))) == NULL)
+			return -1;
+		c.iov = p;
+		c.capiov = c.capiov * 2 + 64;
+	}
+}
+
+/* Copies what is decided on out of shared memory, once: it cannot change under us then. */
+static int
+make_op(struct op *op, const struct queued *q, const struct lane_slot *sl)
+{
+	struct submit_view	 v;
+	struct submit		 s;
+	static uint8_t		 path[SUBMIT_PATH_MAX];
+	static struct tag	 tags[2 * SUBMIT_TAGS_MAX];
+	int			 n;
+
+	if (submit_view(&c.region->arena, sl->submit, &v) == -1 || (n = pieces(sl->submit)) == -1)
+		return -1;
+	s = *v.s;
+	if (s.path_len > sizeof(path) || s.n_match > SUBMIT_TAGS_MAX || s.n_none > SUBMIT_TAGS_MAX ||
+	    s.op < OP_PUT || s.op > OP_TENANT_DROP || s.tenant != q->tenant) {
+		errno = EINVAL;
+		return -1;
+	}
+	memcpy(path, v.path, s.path_len);
+	memcpy(tags, v.match, s.n_match * sizeof(*tags));
+	memcpy(tags + s.n_match, v.none, s.n_none * sizeof(*tags));
+	*op = (struct op){
+		.kind = s.op, .cond = s.cond, .path_len = s.path_len, .meta_len = s.meta_len,
+		.n_match = s.n_match, .n_none = s.n_none, .tenant = s.tenant,
+		.body_len = s.body_len, .body_crc = s.body_crc, .unmodified_s = s.unmodified_s,
+		.path = path, .match = tags, .none = tags + s.n_match,
+		.head = v.head, .payload_len = v.payload_len, .iov = c.iov, .niov = n,
+		.lane = q->lane, .number = (uint32_t)sl->number,
+	};
+	if (s.op == OP_TENANT_PUT && s.body_len == sizeof(struct tenant_settings) &&
+	    c.iov[0].iov_len >= SUBMIT_HEADROOM + (size_t)s.path_len + s.meta_len + s.body_len)
+		op->body = v.head + SUBMIT_HEADROOM + s.path_len + s.meta_len;
+	return 0;
+}
+
+/* Decides the write whose turn it is.  false: it waits for the next batch. */
+static bool
+fill_one(const struct queued *q, bool may_roll)
+{
+	struct lane_slot	*sl = &c.region->lanes[q->lane].slots[q->slot];
+	struct result		 r = { .outcome = OUT_POISON };
+	bool			 suspect = atomic_load_explicit(&sl->suspect, memory_order_relaxed) != 0;
+	bool			 before = !batch_empty(&c.store);
+	struct op		 op;
+
+	if (suspect && before)
+		return false;
+	/* relaxed: for the master after our death */
+	atomic_store_explicit(&sl->working, 1, memory_order_relaxed);
+	if (make_op(&op, q, sl) == 0 && batch_add(&c.store, &op, &r, may_roll) == ADD_LATER) {
+		atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
+		return false;
+	}
+	/*
+	 * A refusal speaks of the newest state.  If that is already public it is
+	 * told at once; if not, it waits until what it saw is durable.
+	 */
+	if (r.outcome > OUT_DELETED && !before && !c.store.sealed.is && c.syncing.n == 0)
+		complete(q->lane, q->slot, &r);
+	else if (members_add(&c.filling, q->lane, q->slot, &r) == -1)
+		proc_panic(__FILE__, __LINE__, "no memory for a batch's members");
+	c.alone = suspect;
+	return true;
+}
+
+static void
+fill(bool may_roll)
+{
+	const struct queued	*q;
+
+	while (!c.alone && c.store.batch.bytes < BATCH_BYTES && c.filling.n < BATCH_WRITES &&
+	    (q = queue_peek(c.queue)) != NULL) {
+		if (!fill_one(q, may_roll))
+			break;
+		queue_take(c.queue);
+		if (c.store.error != ERR_NONE)
+			break;
+	}
+	wake_workers();
+}
+
+/* ------------------------------------------------------------- one batch to the disk */
+
+/* A process that cannot go on: its successor recovers, and finds the pending submissions in their lanes. */
+static _Noreturn void
+start_over(const char *why)
+{
+	log_warnx("%s: %s; starting over", c.boot->dir, why);
+	if (c.store.error == ERR_TREE) {
+		char	name[32];
+
+		snprintf(name, sizeof(name), "tree-%010u", c.store.ck.head.number);
+		if (unlinkat(c.boot->dir_fd, name, 0) == -1)
+			log_warn("%s: %s", c.boot->dir, name);
+	}
+	exit(1);
+}
+
+static void
+on_error(void)
+{
+	if (c.store.error == ERR_FULL_IN_WRITE)
+		start_over("no room in mid-write");
+	tell_state();
+	complete_members(&c.syncing, OUT_UNKNOWN);
+	complete_members(&c.filling, OUT_UNKNOWN);
+}
+
+/* Segments that hold nothing any more; the workers are told to let their mappings go. */
+static void
+unlink_dropped(uint64_t oldest_pin)
+{
+	if (compact_unlink(&c.store, oldest_pin) == 0)
+		return;
+	/* release: the names are gone before the number moves; pairs with read_idle() */
+	atomic_fetch_add_explicit(&c.region->head->mapped_floor, 1, memory_order_release);
+	memset(c.wake, 1, c.region->nlanes);
+	wake_workers();
+}
+
+static void
+after_publish(void)
+{
+	uint64_t	oldest = pin_oldest(c.region->pins, c.region->nlanes + 1);
+
+	overlay_reclaim(&c.store.overlay, oldest, c.store.root.gen);
+	unlink_dropped(oldest);
+	tell_counts();
+}
+
+static void
+finish_sync(void)
+{
+	uint64_t	us, moved = c.gather.moved;
+	int		error;
+
+	if (!syncer_result(c.syncer, &error, &us))
+		return;
+	count_add(c.counts, CC_SYNCS, 1);
+	count_add(c.counts, CC_SYNC_US, us);
+	count_set(c.counts, CC_SYNC_LAST_US, us);
+	if (error != 0) {
+		batch_failed(&c.store, error);
+		on_error();
+		return;
+	}
+	batch_publish(&c.store);
+	count_add(c.counts, CC_BATCHES, 1);
+	count_add(c.counts, CC_BYTES_MOVED, moved);
+	gather_answered(&c.gather, c.syncing.n, c.filling.n + queue_length(c.queue), us, monotonic_us());
+	complete_members(&c.syncing, OUT_NONE);
+	after_publish();
+}
+
+/* Writes the batch and starts its sync; in place it is over when this returns. */
+static void
+write_batch(void)
+{
+	struct members	m = c.syncing;
+
+	count_add(c.counts, CC_BYTES_LOGGED, c.store.batch.bytes);
+	c.gather.moved = c.store.batch.moved;
+	c.syncing = c.filling;
+	c.filling = m;
+	c.alone = false;
+	if (batch_write(&c.store) == -1) {
+		on_error();
+		return;
+	}
+	if (syncer_start(c.syncer))
+		finish_sync();
+}
+
+/* Refusals that waited for a batch which has become public, while none of their own was written. */
+static void
+settle_refusals(void)
+{
+	if (!batch_empty(&c.store) || c.store.sealed.is)
+		return;
+	if (c.filling.n != 0)
+		complete_members(&c.filling, OUT_NONE);
+	c.alone = false;
+}
+
+/* ------------------------------------------------------------- housekeeping */
+
+static void
+probe_room(uint64_t now)
+{
+	if (!c.store.full || now < c.probe_at)
+		return;
+	c.probe_at = now + 1000000;
+	/* as a PUT of some size would: begins a segment if that is what it takes */
+	if (batch_empty(&c.store) && !syncer_busy(c.syncer) && batch_room(&c.store, SUBMIT_CHUNK, true, false) == 0) {
+		if (c.store.full)
+			log_info("%s: there is room again", c.boot->dir);
+		c.store.full = false;
+	}
+}
+
+/* Adds to a batch what is not a client's.  true: something was added, or wants to go on. */
+static bool
+housekeep(bool may_roll)
+{
+	struct store	*s = &c.store;
+	uint64_t	 before = s->batch.moved;
+
+	if (s->error != ERR_NONE || s->damaged)
+		return false;
+	compact_drop(s, may_roll);
+	if (before == 0 && s->batch.bytes < BATCH_BYTES)
+		compact_step(s, &c.compaction, MOVE_BYTES, may_roll);
+	return !batch_empty(s);
+}
+
+static bool
+is_quiet(void)
+{
+	return batch_empty(&c.store) && c.filling.n == 0 && !c.store.sealed.is && !syncer_busy(c.syncer);
+}
+
+/*
+ * One round: what can be done now is done.  Returns for how long the loop may
+ * sleep if nothing rings: microseconds, 0: not at all.
+ */
+static int64_t
+round_once(void)
+{
+	struct store		*s = &c.store;
+	uint64_t		 now, oldest;
+	enum checkpoint_event	 e;
+	int64_t			 wait;
+	bool			 held;
+
+	finish_sync();
+	collect();
+	now = monotonic_us();
+	probe_room(now);
+	oldest = pin_oldest(c.region->pins, c.region->nlanes + 1);
+	e = checkpointer_step(c.checkpointer, is_quiet(), oldest, now / 1000);
+	if (e == CHECKPOINT_SWITCHED) {
+		count_add(c.counts, CC_CHECKPOINTS, 1);
+		after_publish();
+	}
+	/* someone waits for a moment with nothing applied that is not public */
+	held = checkpointer_wants_quiet(c.checkpointer, now / 1000) && (s->sealed.is || syncer_busy(c.syncer));
+	if (!held)
+		fill(!syncer_busy(c.syncer));
+	if (s->error == ERR_TREE)
+		start_over("a page of the checkpoint is damaged");
+	settle_refusals();
+	unlink_dropped(oldest);
+	if (syncer_busy(c.syncer))
+		return IDLE_US;
+	if (!held)
+		housekeep(true);
+	tell_state();
+	if (batch_empty(s))
+		return e == CHECKPOINT_BUSY || e == CHECKPOINT_SWITCHED ? 0 : e == CHECKPOINT_WAITS ? 20000 : IDLE_US;
+	wait = c.alone ? 0 : gather_wait(&c.gather, c.filling.n + queue_length(c.queue), monotonic_us());
+	if (wait > 0)
+		return wait;
+	write_batch();
+	return 0;
+}
+
+/* ------------------------------------------------------------- starting, leaving */
+
+/* Lowest number that is pending on each lane: most records of a tail were answered long ago. */
+static uint64_t	oldest_pending[REGION_LANES];
+
+static void
+note_pending(void)
+{
+	for (unsigned i = 0; i < c.region->nlanes; i++) {
+		oldest_pending[i] = UINT64_MAX;
+		for (unsigned k = 0; k < LANE_SLOTS; k++) {
+			struct lane_slot	*sl = &c.region->lanes[i].slots[k];
+
+			/* acquire: pairs with lane_submit()'s release of state */
+			if (atomic_load_explicit(&sl->state, memory_order_acquire) == SLOT_SUBMITTED &&
+			    sl->number < oldest_pending[i])
+				oldest_pending[i] = sl->number;
+		}
+	}
+}
+
+static bool
+is_found(uint16_t lane, unsigned slot)
+{
+	for (unsigned i = 0; i < c.syncing.n; i++)
+		if (c.syncing.m[i].lane == lane && c.syncing.m[i].slot == slot)
+			return true;
+	return false;
+}
+
+/* Recovery tells of a submission that a predecessor wrote. */
+static void
+on_found(void *arg, uint16_t lane, uint32_t number, const struct result *r)
+{
+	(void)arg;
+	if (lane >= c.region->nlanes || oldest_pending[lane] == UINT64_MAX ||
+	    (int32_t)(number - (uint32_t)oldest_pending[lane]) < 0)
+		return;
+	for (unsigned i = 0; i < LANE_SLOTS; i++) {
+		struct lane_slot	*sl = &c.region->lanes[lane].slots[i];
+
+		if (atomic_load_explicit(&sl->state, memory_order_acquire) != SLOT_SUBMITTED ||
+		    (uint32_t)sl->number != number || is_found(lane, i))
+			continue;
+		if (members_add(&c.syncing, lane, (uint16_t)i, r) == -1)
+			proc_panic(__FILE__, __LINE__, "no memory for recovered submissions");
+		return;
+	}
+}
+
+/* Those found are answered from the log; all others come out of the lanes as new. */
+static void
+answer_found(void)
+{
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		lane_rescan(&c.lanes[i], &c.region->lanes[i]);
+	for (unsigned i = 0; i < c.syncing.n; i++) {
+		const struct member	*m = &c.syncing.m[i];
+
+		/* taken: lane_next() does not return it again */
+		c.lanes[m->lane].seen[m->slot] = c.region->lanes[m->lane].slots[m->slot].number;
+	}
+	if (c.syncing.n != 0)
+		log_info("%u pending writes were found in the log", c.syncing.n);
+	complete_members(&c.syncing, OUT_NONE);
+	memset(c.wake, 1, c.region->nlanes);	/* a predecessor may have died before it woke them */
+	wake_workers();
+}
+
+static void
+open_store(void)
+{
+	struct store_options	o = {
+		.dir = c.boot->dir, .segment_size = c.boot->set.segment_size,
+		.region_id = c.region->head->id, .found = on_found,
+	};
+	uint64_t		t = monotonic_us();
+
+	note_pending();
+	if (store_open(&c.store, c.boot->dir_fd, c.boot->region.overlay_fd, &o) == -1)
+		fatalx("%s: %s", c.boot->dir, c.store.reason[0] != '\0' ? c.store.reason : strerror(errno));
+	store_publish(&c.store);
+	c.opened = true;
+	count_set(c.counts, CC_RECOVERY_US, monotonic_us() - t);
+	log_info("%s: recovered in %llu ms: %u segments, %llu bytes of log behind checkpoint %u, seq %llu", c.boot->dir,
+	    (unsigned long long)(monotonic_us() - t) / 1000, c.store.log.nseg,
+	    (unsigned long long)c.store.tail, c.store.ck.head.number, (unsigned long long)c.store.max_seq);
+}
+
+static void
+setup(const struct boot *b)
+{
+	struct bell	*bell = &b->region.head->committer_bell;
+	int		 keep[REGION_LANES + 8];
+	unsigned	 n = 0;
+
+	keep[n++] = b->dir_fd;
+	keep[n++] = b->lifeline;
+	keep[n++] = b->lock_fd;
+	keep[n++] = b->region.overlay_fd;
+	if (b->ready_fd != -1)
+		keep[n++] = b->ready_fd;
+	for (unsigned i = 0; i < b->nlanes; i++)
+		keep[n++] = b->wake[i];
+	proc_become(IN_COMMITTER, 0);
+	boot_child(b, keep, n);
+	c.boot = b;
+	c.region = (struct region *)(uintptr_t)&b->region;
+	c.counts = &b->region.counts[b->nlanes];
+	c.lanes = calloc(b->nlanes, sizeof(*c.lanes));
+	c.queue = queue_create(b->nlanes * LANE_SLOTS);
+	c.syncer = syncer_create(&c.store.log, wake_main, bell);
+	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
+	if (c.lanes == NULL || c.queue == NULL || c.syncer == NULL || c.checkpointer == NULL)
+		fatal("committer");
+	count_add(c.counts, CC_STARTS, 1);
+}
+
+static void
+tell_ready(void)
+{
+	/* relaxed: counts for people, publishes nothing */
+	atomic_fetch_add_explicit(&c.region->head->published, 1, memory_order_relaxed);
+	if (c.boot->ready_fd == -1)
+		return;
+	if (write(c.boot->ready_fd, "", 1) == -1 && errno != EPIPE)
+		log_warn("telling the master");
+	close(c.boot->ready_fd);
+}
+
+static bool
+master_is_gone(void)
+{
+	struct pollfd	p = { .fd = c.boot->lifeline, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* TERM: the workers are gone, finish what they left.  Master dead: the workers have a moment to finish. */
+static bool
+may_leave(void)
+{
+	uint64_t	now = monotonic_us();
+
+	if (c.leave_at == 0 && master_is_gone())
+		c.leave_at = now + LEAVE_US;
+	if (c.leave_at != 0 ? now < c.leave_at : !boot_stopping)
+		return false;
+	return is_quiet() && queue_length(c.queue) == 0 && !lanes_have_more();
+}
+
+/* After a failed sync, until the server is started anew: reads go on from what is published, writes are refused. */
+static _Noreturn void
+refuse_everything(void)
+{
+	struct result	unknown = { .outcome = OUT_UNKNOWN }, refused = { .outcome = OUT_READONLY };
+
+	log_warnx("%s: read-only after a failed write or sync; restart holdfast to recover", c.boot->dir);
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		lane_rescan(&c.lanes[i], &c.region->lanes[i]);
+	for (;;) {
+		uint32_t	t = bell_arm(&c.region->head->committer_bell), slot;
+
+		for (unsigned i = 0; i < c.region->nlanes; i++)
+			while ((slot = lane_next(&c.lanes[i])) != LANE_NONE) {
+				/* one that was in the failed batch: nobody knows */
+				bool	was = atomic_load_explicit(&c.region->lanes[i].slots[slot].working,
+				    memory_order_relaxed) != 0;
+
+				complete((uint16_t)i, (uint16_t)slot, was ? &unknown : &refused);
+			}
+		wake_workers();
+		if (boot_stopping || master_is_gone())
+			exit(0);
+		bell_sleep(&c.region->head->committer_bell, t, IDLE_US);
+	}
+}
+
+static void
+sleep_for(int64_t us)
+{
+	struct bell	*b = &c.region->head->committer_bell;
+	uint32_t	 ticket = bell_arm(b);
+	int		 left;
+
+	/* look once more: rings before bell_arm() woke nobody */
+	left = lanes_have_more() || boot_stopping || (syncer_busy(c.syncer) && syncer_done(c.syncer));
+	if (left)
+		bell_disarm(b);
+	else
+		bell_sleep(b, ticket, us);
+}
+
+void
+committer_main(const struct boot *b)
+{
+	setup(b);
+	if (atomic_load_explicit(&c.region->head->state, memory_order_acquire) == STORE_SYNC_FAILED)
+		refuse_everything();
+	open_store();
+	answer_found();
+	tell_state();
+	tell_counts();
+	tell_ready();
+	after_publish();
+	while (!may_leave()) {
+		int64_t	us = round_once();
+
+		if (us != 0)
+			sleep_for(us);
+	}
+	checkpointer_destroy(c.checkpointer);
+	syncer_destroy(c.syncer);
+	store_close(&c.store);
+	exit(0);
+}

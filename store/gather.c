@@ -1,0 +1,23 @@
+/*
+ * store/gather.c - see store/gather.h.
+ *
+ * Runs in: committer, tests.
+ */
+#include "config.h"
+
+#include "store/gather.h"
+
+void
+gather_answered(struct gather *g, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us)
+{
+	g->expect = answered + waiting;
+	g->until_us = sync_us < GATHER_FAST_US ? 0 : now_us + sync_us / 3;
+}
+
+int64_t
+gather_wait(const struct gather *g, unsigned here, uint64_t now_us)
+{
+	if (here >= g->expect || now_us >= g->until_us)
+		return 0;
+	return (int64_t)(g->until_us - now_us);
+}

@@ -1,0 +1,30 @@
+/*
+ * store/gather.h - how long a batch waits for more writers before its sync.
+ *
+ * Runs in: committer, tests.  Pure: times are given, none are read.
+ *
+ * Plain group commit serves half of the waiting writers per sync: while one
+ * half is being synced the other half's next writes are on their way.  So the
+ * batch waits for the writers that were just answered, but no longer than a
+ * third of the last sync, counted from the answer; not at all where syncs are
+ * fast, and not for a lone writer: whoever was answered alone is not waited for
+ * by anybody else than those who are here already.
+ */
+#ifndef STORE_GATHER_H
+#define STORE_GATHER_H
+#include <stdint.h>
+
+#define GATHER_FAST_US	300	/* syncs shorter than this are not waited for */
+
+struct gather {			/* all zero: start */
+	unsigned	expect;		/* writers that are probably about: answered, and already waiting then */
+	uint64_t	until_us;	/* monotonic; wait no longer */
+	uint64_t	moved;		/* committer: bytes compaction moved in the batch being synced */
+};
+
+/* A batch was answered: `answered` writers; `waiting` others were there already. */
+void	gather_answered(struct gather *, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us);
+/* Microseconds to wait on with `here` writers in the batch; 0: sync now. */
+int64_t	gather_wait(const struct gather *, unsigned here, uint64_t now_us);
+
+#endif

@@ -1,0 +1,496 @@
+/*
+ * store/read.c - see store/read.h.
+ *
+ * Runs in: worker.
+ * Touches: overlay, checkpoint and segments through PROT_READ mappings; its
+ *          own pin.  No lock; no system call but for what is met first.
+ */
+#include "config.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/crc32c.h"
+#include "shm/log.h"
+#include "shm/proc.h"
+#include "store/checkpoint.h"
+#include "store/overlay.h"
+#include "store/read.h"
+#include "store/tree.h"
+
+#define MAP_BUCKETS	256u	/* a power of two */
+#define CHECK_GRAIN	32u	/* bytes per bit of a segment's checked map: shorter than any record */
+
+struct mapping {		/* one segment */
+	struct mapping	*next;		/* of its bucket */
+	uint32_t	 number;
+	uint32_t	 holds;		/* sends that need it beyond a pin */
+	bool		 gone;		/* unlinked: goes when nobody holds it */
+	const uint8_t	*base;
+	size_t		 len;
+	uint8_t		*checked;	/* verify-reads first: chunks that were right once */
+};
+
+struct reader {
+	uint8_t			*overlay;	/* PROT_READ */
+	struct pin		*pin;
+	struct region_head	*region;
+	int			 dirfd;
+	bool			 verify_always;
+	bool			 pinned;
+	struct root		 root;		/* the pinned generation */
+	struct tree		 tree;
+	struct checkpoint	 ck;
+	struct mapping		*last;		/* met most recently */
+	struct mapping		*maps[MAP_BUCKETS];
+	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
+};
+
+static const struct roots *
+roots_of(const struct reader *r)
+{
+	return (const struct roots *)(const void *)r->overlay;
+}
+
+struct reader *
+read_open(const struct boot *b)
+{
+	struct reader	*r = calloc(1, sizeof(*r));
+
+	RUNS_IN(IN_WORKER | IN_TEST);
+	if (r == NULL)
+		return NULL;
+	r->overlay = mmap(NULL, OVERLAY_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, b->region.overlay_fd, 0);
+	if (r->overlay == MAP_FAILED) {
+		free(r);
+		return NULL;
+	}
+	/* without the descriptor it cannot be mapped for writing any more */
+	close(b->region.overlay_fd);
+	r->pin = &b->region.pins[b->lane];
+	r->region = b->region.head;
+	r->dirfd = b->dir_fd;
+	r->verify_always = b->set.verify_always;
+	r->tree.overlay = r->overlay;
+	return r;
+}
+
+static void
+unmap(struct mapping *m)
+{
+	munmap((void *)(uintptr_t)m->base, m->len);
+	free(m->checked);
+	free(m);
+}
+
+void
+read_close(struct reader *r)
+{
+	pin_drop(r->pin);
+	for (unsigned i = 0; i < MAP_BUCKETS; i++)
+		while (r->maps[i] != NULL) {
+			struct mapping	*m = r->maps[i];
+
+			r->maps[i] = m->next;
+			unmap(m);
+		}
+	if (r->ck.map != NULL)
+		checkpoint_close(&r->ck);
+	munmap(r->overlay, OVERLAY_BYTES);
+	free(r);
+}
+
+/* ------------------------------------------------------------- generations */
+
+/* Makes the pinned root's checkpoint the mapped one.  false: it is gone, a newer root must exist. */
+static bool
+map_checkpoint(struct reader *r)
+{
+	struct checkpoint	ck;
+
+	if (r->root.checkpoint == (r->ck.map != NULL ? r->ck.head.number : 0))
+		return true;
+	if (r->ck.map != NULL)
+		checkpoint_close(&r->ck);
+	memset(&r->ck, 0, sizeof(r->ck));
+	r->tree.checkpoint = NULL;
+	r->tree.checked = NULL;
+	r->tree.npages = 0;
+	if (r->root.checkpoint == 0)
+		return true;
+	if (checkpoint_open(&ck, r->dirfd, r->root.checkpoint, false) == -1) {
+		if (errno != ENOENT)
+			log_warn("checkpoint tree-%010u", r->root.checkpoint);
+		return false;
+	}
+	r->ck = ck;
+	r->tree.checkpoint = ck.map;
+	r->tree.checked = ck.checked;
+	r->tree.npages = ck.head.npages;
+	return true;
+}
+
+/* Pins and copies the newest root.  Bounded: a root whose checkpoint cannot be had serves what its overlay holds. */
+static bool
+pin_newest(struct reader *r)
+{
+	for (int tries = 0; tries < 8; tries++) {
+		uint64_t	gen = pin_take(r->pin, &roots_of(r)->newest);
+
+		if (gen == 0)
+			return false;
+		r->pinned = true;
+		if (!root_read(roots_of(r), gen, &r->root))
+			continue;
+		if (map_checkpoint(r))
+			break;
+	}
+	r->tree.root = r->root.page;
+	return true;
+}
+
+bool
+read_refresh(struct reader *r)
+{
+	/* acquire: what was published before an answer was sent is seen by who asks after it */
+	uint64_t	newest = atomic_load_explicit(&roots_of(r)->newest, memory_order_acquire);
+
+	if (r->pinned && newest == r->root.gen)
+		return true;
+	return pin_newest(r);
+}
+
+uint64_t
+read_time_floor(const struct reader *r)
+{
+	return r->root.time_ms;
+}
+
+uint64_t
+read_catalog_seq(const struct reader *r)
+{
+	return r->root.catalog_seq;
+}
+
+uint64_t
+read_generation(const struct reader *r)
+{
+	return r->root.gen;
+}
+
+/* ------------------------------------------------------------- segments */
+
+static void
+segment_name(char *name, size_t size, uint32_t number)
+{
+	snprintf(name, size, "log-%010u", number);
+}
+
+static struct mapping *
+map_segment(struct reader *r, uint32_t number)
+{
+	struct mapping	*m;
+	struct stat	 st;
+	char		 name[32];
+	void		*base;
+	int		 fd, saved;
+
+	segment_name(name, sizeof(name), number);
+	if ((fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
+		return NULL;
+	base = MAP_FAILED;
+	if (fstat(fd, &st) == 0 && st.st_size > 0)
+		base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	saved = errno;
+	close(fd);
+	errno = saved;
+	if (base == MAP_FAILED)
+		return NULL;
+	if ((m = calloc(1, sizeof(*m))) == NULL) {
+		munmap(base, (size_t)st.st_size);
+		return NULL;
+	}
+	m->number = number;
+	m->base = base;
+	m->len = (size_t)st.st_size;
+	m->next = r->maps[number % MAP_BUCKETS];
+	r->maps[number % MAP_BUCKETS] = m;
+	return m;
+}
+
+static struct mapping *
+segment_of(struct reader *r, uint32_t number)
+{
+	struct mapping	*m = r->last;
+
+	if (m != NULL && m->number == number)
+		return m;
+	for (m = r->maps[number % MAP_BUCKETS]; m != NULL; m = m->next)
+		if (m->number == number)
+			break;
+	if (m == NULL)
+		m = map_segment(r, number);
+	r->last = m;
+	return m;
+}
+
+static void
+drop_gone(struct reader *r)
+{
+	char		name[32];
+	struct stat	st;
+
+	for (unsigned i = 0; i < MAP_BUCKETS; i++)
+		for (struct mapping **p = &r->maps[i], *m; (m = *p) != NULL;) {
+			segment_name(name, sizeof(name), m->number);
+			if (!m->gone && fstatat(r->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == -1 && errno == ENOENT)
+				m->gone = true;
+			if (!m->gone || m->holds != 0) {
+				p = &m->next;
+				continue;
+			}
+			*p = m->next;
+			unmap(m);
+		}
+	r->last = NULL;
+}
+
+void
+read_idle(struct reader *r)
+{
+	/* acquire: pairs with the committer's release after it unlinked */
+	uint64_t	floor = atomic_load_explicit(&r->region->mapped_floor, memory_order_acquire);
+
+	if (r->pinned) {
+		pin_drop(r->pin);
+		r->pinned = false;
+	}
+	if (floor != r->floor_seen) {
+		r->floor_seen = floor;
+		drop_gone(r);
+	}
+}
+
+/* ------------------------------------------------------------- documents */
+
+static int
+damaged(uint32_t segment, uint32_t offset, const char *what)
+{
+	log_warnx("log segment %u, offset %u: %s; the document is not served", segment, offset, what);
+	errno = EILSEQ;
+	return -1;
+}
+
+/* The record at its place, checked: bounds, head checksum, and that it is the one the tree means. */
+static const struct rec_head *
+record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void *path, size_t len, struct mapping **mp)
+{
+	struct mapping		*m = segment_of(r, v->segment);
+	const struct rec_head	*h;
+	size_t			 left;
+	uint32_t		 crc;
+
+	if (m == NULL) {
+		log_warn("log segment %u cannot be opened", v->segment);
+		return NULL;
+	}
+	if (v->offset % 8 != 0 || v->offset >= m->len || (left = m->len - v->offset) < sizeof(*h)) {
+		damaged(v->segment, v->offset, "behind the end of the file");
+		return NULL;
+	}
+	h = (const struct rec_head *)(const void *)(m->base + v->offset);
+	if (rec_bytes(h) > left || rec_bytes(h) != v->rec_len) {
+		damaged(v->segment, v->offset, "damaged record");
+		return NULL;
+	}
+	crc = crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len);
+	if (crc != h->head_crc || h->kind != REC_PUT || h->tenant != tenant || h->seq != v->seq ||
+	    h->path_len != len || memcmp(h + 1, path, len) != 0) {
+		damaged(v->segment, v->offset, "damaged record");
+		return NULL;
+	}
+	*mp = m;
+	return h;
+}
+
+int
+read_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct doc *d)
+{
+	const struct rec_head	*h;
+	struct mapping		*m;
+	struct doc_val		 v;
+	uint8_t			 key[KEY_MAX];
+	int			 n;
+
+	if (len > SUBMIT_PATH_MAX)
+		return 0;
+	if ((n = tree_get(&r->tree, key, key_make(key, tenant, path, len), &v)) == -1) {
+		log_warnx("checkpoint tree-%010u: page %llu is damaged", r->root.checkpoint,
+		    (unsigned long long)tree_bad_page);
+		errno = EILSEQ;
+		return -1;
+	}
+	if (n == 0 || (v.flags & DOC_TOMBSTONE) != 0)
+		return 0;
+	if ((h = record_at(r, &v, tenant, path, len, &m)) == NULL)
+		return -1;
+	d->tag = (struct tag){ .seq = h->seq, .run = h->run };
+	d->time_ms = h->time_ms;
+	d->meta = (const uint8_t *)(h + 1) + len;
+	d->meta_len = h->meta_len;
+	d->body = d->meta + h->meta_len;
+	d->body_len = h->body_len;
+	d->body_crc = h->body_crc;
+	d->table = d->body + h->body_len +
+	    table_bytes(sizeof(*h) + len + h->meta_len, h->body_len) - 4 * body_chunks(h->body_len);
+	d->segment = v.segment;
+	d->offset = v.offset;
+	d->mapping = m;
+	return 1;
+}
+
+/* verify-reads first: was this chunk right before? */
+static bool
+was_checked(const struct mapping *m, const uint8_t *chunk)
+{
+	size_t	bit = (size_t)(chunk - m->base) / CHECK_GRAIN;
+
+	return m->checked != NULL && (m->checked[bit / 8] & (1u << (bit % 8))) != 0;
+}
+
+static void
+set_checked(struct mapping *m, const uint8_t *chunk)
+{
+	size_t	bit = (size_t)(chunk - m->base) / CHECK_GRAIN;
+
+	if (m->checked == NULL && (m->checked = calloc(1, m->len / CHECK_GRAIN / 8 + 1)) == NULL)
+		return;
+	m->checked[bit / 8] |= (uint8_t)(1u << (bit % 8));
+}
+
+static bool
+chunk_ok(struct reader *r, const struct doc *d, uint64_t i)
+{
+	const uint8_t	*p = d->body + i * SUBMIT_CHUNK;
+	uint64_t	 left = d->body_len - i * SUBMIT_CHUNK;
+	uint32_t	 want = d->body_crc;
+
+	if (!r->verify_always && was_checked(d->mapping, p))
+		return true;
+	if (d->body_len > SUBMIT_CHUNK)
+		memcpy(&want, d->table + 4 * i, sizeof(want));
+	if (crc32c(0, p, left < SUBMIT_CHUNK ? left : SUBMIT_CHUNK) != want)
+		return false;
+	if (!r->verify_always)
+		set_checked(d->mapping, p);
+	return true;
+}
+
+bool
+doc_check(struct reader *r, const struct doc *d, uint32_t from, uint32_t to)
+{
+	if (to > d->body_len || from >= to)
+		return from == to;
+	if (d->body_len > SUBMIT_CHUNK &&
+	    crc32c(0, d->table, 4 * body_chunks(d->body_len)) != d->body_crc) {
+		damaged(d->segment, d->offset, "damaged table of checksums");
+		return false;
+	}
+	for (uint64_t i = from / SUBMIT_CHUNK; i <= (to - 1) / SUBMIT_CHUNK; i++)
+		if (!chunk_ok(r, d, i)) {
+			damaged(d->segment, d->offset, "damaged body");
+			return false;
+		}
+	return true;
+}
+
+void
+doc_hold(struct reader *r, const struct doc *d)
+{
+	(void)r;
+	((struct mapping *)d->mapping)->holds++;
+}
+
+void
+doc_release(struct reader *r, const struct doc *d)
+{
+	struct mapping	*m = d->mapping;
+
+	if (--m->holds == 0 && m->gone)
+		r->floor_seen--;	/* the next read_idle() looks again */
+}
+
+bool
+doc_gone(const struct reader *r, const struct doc *d)
+{
+	(void)r;
+	return ((const struct mapping *)d->mapping)->gone;
+}
+
+/* ------------------------------------------------------------- tenants */
+
+int
+read_tenant(struct reader *r, const char *name, size_t len, struct tenant_settings *out)
+{
+	struct doc	d;
+	int		n;
+
+	if (len == 0 || len > TENANT_NAME_MAX)
+		return 0;
+	if ((n = read_doc(r, 0, name, len, &d)) != 1)
+		return n;
+	if (d.body_len != sizeof(*out) || !doc_check(r, &d, 0, d.body_len)) {
+		errno = EILSEQ;
+		return -1;
+	}
+	memcpy(out, d.body, sizeof(*out));
+	return 1;
+}
+
+int
+read_usage(struct reader *r, uint32_t tenant, uint64_t *documents, uint64_t *bytes)
+{
+	uint8_t		lo[KEY_MAX], hi[KEY_MAX];
+	struct agg	a;
+	size_t		nlo = key_make(lo, tenant, NULL, 0), nhi = key_make(hi, tenant + 1, NULL, 0);
+
+	if (tree_range(&r->tree, lo, nlo, hi, nhi, &a) == -1)
+		return -1;
+	*documents = a.count;
+	*bytes = a.bytes;
+	return 0;
+}
+
+int
+read_tenants(struct reader *r, const char *after, size_t len, char *name, struct tenant_settings *set)
+{
+	struct cursor	 c;
+	struct doc_val	 v;
+	const uint8_t	*key;
+	uint8_t		 from[KEY_MAX];
+	size_t		 n;
+	int		 rc;
+
+	if (len > TENANT_NAME_MAX)
+		return 0;
+	n = key_make(from, 0, after, len);
+	from[n++] = '\0';	/* behind the name itself, before all that continue it */
+	for (rc = cursor_seek(&c, &r->tree, from, n); rc == 1; rc = cursor_next(&c)) {
+		cursor_entry(&c, &key, &n, &v);
+		if (key_tenant(key) != 0)
+			return 0;
+		n -= sizeof(uint32_t);
+		if ((v.flags & DOC_TOMBSTONE) != 0 || n == 0 || n > TENANT_NAME_MAX)
+			continue;
+		memcpy(name, key + sizeof(uint32_t), n);
+		name[n] = '\0';
+		return read_tenant(r, name, n, set);
+	}
+	return rc;
+}

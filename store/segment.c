@@ -1,0 +1,327 @@
+/*
+ * store/segment.c - see store/segment.h.
+ *
+ * Runs in: committer, tools, tests.
+ */
+#include "config.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm/crc32c.h"
+#include "store/segment.h"
+
+_Static_assert(sizeof(off_t) == 8, "segments may be larger than 2 GiB");
+
+#define DIGITS	10
+
+void
+segment_name(char name[SEGMENT_NAME], uint32_t number)
+{
+	snprintf(name, SEGMENT_NAME, "log-%010u", number);
+}
+
+/* The number in a name log-NNNNNNNNNN followed by `tail`; 0: another kind of name. */
+static uint32_t
+number_of(const char *name, const char *tail)
+{
+	uint64_t	n = 0;
+
+	if (strncmp(name, "log-", 4) != 0)
+		return 0;
+	name += 4;
+	for (int i = 0; i < DIGITS; i++, name++) {
+		if (*name < '0' || *name > '9')
+			return 0;
+		n = n * 10 + (uint64_t)(*name - '0');
+	}
+	return strcmp(name, tail) == 0 && n <= UINT32_MAX ? (uint32_t)n : 0;
+}
+
+/* ------------------------------------------------------------------ making */
+
+static uint32_t
+head_crc(const struct segment_head *h)
+{
+	struct segment_head	copy = *h;
+
+	copy.head_crc = 0;
+	return crc32c(0, &copy, sizeof(copy));
+}
+
+static int
+write_all(int fd, const void *buf, size_t len, uint64_t at)
+{
+	const uint8_t	*p = buf;
+	ssize_t		 n;
+
+	while (len > 0) {
+		if ((n = pwrite(fd, p, len, (off_t)at)) == -1) {
+			if (errno == EINTR)
+				continue;
+			return -1;
+		}
+		if (n == 0) {
+			errno = EIO;
+			return -1;
+		}
+		p += n;
+		len -= (size_t)n;
+		at += (uint64_t)n;
+	}
+	return 0;
+}
+
+int
+segment_zero(int fd, uint64_t from, uint64_t to)
+{
+	static const uint8_t	zeros[65536];
+
+	while (from < to) {
+		size_t	n = to - from < sizeof(zeros) ? (size_t)(to - from) : sizeof(zeros);
+
+		if (write_all(fd, zeros, n, from) == -1)
+			return -1;
+		from += n;
+	}
+	return 0;
+}
+
+/* All of its blocks: a later write must neither fail for room nor need new metadata. */
+static int
+allocate(int fd, uint64_t bytes)
+{
+	int	e;
+
+	/* glibc writes to each block where the file system has no fallocate(2) */
+	do
+		e = posix_fallocate(fd, 0, (off_t)bytes);
+	while (e == EINTR);
+	if (e == 0)
+		return 0;
+	errno = e;
+	return -1;
+}
+
+int
+segment_create(int dirfd, struct segment_head *h)
+{
+	char	name[SEGMENT_NAME], temp[SEGMENT_NAME + 4];
+	int	fd = -1, saved;
+
+	segment_name(name, h->number);
+	snprintf(temp, sizeof(temp), "%s.new", name);
+	h->magic = SEGMENT_MAGIC;
+	h->version = FORMAT_VERSION;
+	h->head_crc = head_crc(h);
+
+	if (unlinkat(dirfd, temp, 0) == -1 && errno != ENOENT)
+		return -1;
+	if ((fd = openat(dirfd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)) == -1)
+		return -1;
+	if (allocate(fd, h->bytes) == -1 || write_all(fd, h, sizeof(*h), 0) == -1 || fsync(fd) == -1)
+		goto fail;
+	if (renameat(dirfd, temp, dirfd, name) == -1)
+		goto fail;
+	if (fsync(dirfd) == -1) {
+		/*
+		 * The name may be there after a crash or not.  Both are sound as
+		 * long as the segment in front of it gets no more batches, so
+		 * this must not pass for a full disk, after which writing goes on.
+		 */
+		close(fd);
+		errno = EIO;
+		return -1;
+	}
+	return fd;
+fail:
+	saved = errno;
+	close(fd);
+	unlinkat(dirfd, temp, 0);
+	errno = saved;
+	return -1;
+}
+
+/* ------------------------------------------------------------------ listing */
+
+int
+segment_open(int dirfd, uint32_t number, int flags, uint64_t *size)
+{
+	char		name[SEGMENT_NAME];
+	struct stat	st;
+	int		fd, saved;
+
+	segment_name(name, number);
+	/* a FIFO of this name must not hold us up */
+	if ((fd = openat(dirfd, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) == -1) {
+		if (errno == ELOOP || errno == EISDIR || errno == ENXIO)
+			errno = EILSEQ;
+		return -1;
+	}
+	if (fstat(fd, &st) == -1)
+		goto fail;
+	if (!S_ISREG(st.st_mode)) {
+		errno = EILSEQ;
+		goto fail;
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
+fail:
+	saved = errno;
+	close(fd);
+	errno = saved;
+	return -1;
+}
+
+struct segment *
+segment_add(struct log *l, uint32_t number)
+{
+	if (l->nseg == l->capseg) {
+		unsigned	 cap = l->capseg != 0 ? 2 * l->capseg : 16;
+		struct segment	*p = reallocarray(l->seg, cap, sizeof(*p));
+
+		if (p == NULL)
+			return NULL;
+		l->seg = p;
+		l->capseg = cap;
+	}
+	l->seg[l->nseg] = (struct segment){ .number = number, .end = SEGMENT_HEAD };
+	return &l->seg[l->nseg++];
+}
+
+void
+segment_remove(struct log *l, struct segment *s)
+{
+	segment_unmap(s);
+	memmove(s, s + 1, (size_t)(&l->seg[--l->nseg] - s) * sizeof(*s));
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	const struct segment	*x = a, *y = b;
+
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+int
+segment_list(struct log *l)
+{
+	struct dirent	*e;
+	DIR		*d = NULL;
+	int		 fd, saved;
+
+	/* a descriptor of its own: dirfd's position is not ours to move */
+	if ((fd = openat(l->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1)
+		return -1;
+	if ((d = fdopendir(fd)) == NULL)
+		goto fail;
+	while (errno = 0, (e = readdir(d)) != NULL) {
+		uint32_t	n;
+
+		/* one that cannot be removed is in nobody's way but segment_create()'s, which tells */
+		if (number_of(e->d_name, ".new") != 0)
+			unlinkat(l->dirfd, e->d_name, 0);
+		else if ((n = number_of(e->d_name, "")) != 0 && segment_add(l, n) == NULL)
+			goto fail;
+	}
+	if (errno != 0)
+		goto fail;
+	closedir(d);
+	if (l->nseg > 0)
+		qsort(l->seg, l->nseg, sizeof(*l->seg), by_number);
+	return 0;
+fail:
+	saved = errno;
+	if (d != NULL)
+		closedir(d);
+	else
+		close(fd);
+	errno = saved;
+	return -1;
+}
+
+/* ------------------------------------------------------------------ looking */
+
+bool
+segment_head_ok(const struct segment_head *h, uint32_t number)
+{
+	return h->magic == SEGMENT_MAGIC && h->version == FORMAT_VERSION && h->head_crc == head_crc(h) &&
+	    h->number == number && h->bytes > SEGMENT_HEAD && h->bytes <= SEGMENT_MAX &&
+	    h->first_batch != 0 && h->prev_number < number;
+}
+
+const uint8_t *
+segment_map(const struct log *l, struct segment *s)
+{
+	uint64_t	 size;
+	void		*p;
+	int		 fd, saved;
+
+	if (s->map != NULL)
+		return s->map;
+	if ((fd = segment_open(l->dirfd, s->number, O_RDONLY, &size)) == -1)
+		return NULL;
+	/* never more than the file has: behind its end a read is a SIGBUS */
+	if (size < s->bytes)
+		s->bytes = size;
+	if (s->bytes < SEGMENT_HEAD) {
+		close(fd);
+		errno = EILSEQ;
+		return NULL;
+	}
+	p = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
+	saved = errno;
+	close(fd);
+	errno = saved;
+	if (p == MAP_FAILED)
+		return NULL;
+	s->map = p;
+	s->maplen = s->bytes;
+	return s->map;
+}
+
+void
+segment_unmap(struct segment *s)
+{
+	if (s->map != NULL)
+		munmap((void *)(uintptr_t)s->map, s->maplen);
+	s->map = NULL;
+	s->maplen = 0;
+}
+
+const struct segment_head *
+segment_head(const struct log *l, struct segment *s)
+{
+	const struct segment_head	*h;
+
+	if (segment_map(l, s) == NULL)
+		return NULL;
+	h = (const struct segment_head *)(const void *)s->map;
+	return segment_head_ok(h, s->number) && h->store_id == l->store_id && h->mark == l->mark ? h : NULL;
+}
+
+const struct rec_head *
+record_at(const uint8_t *base, uint64_t limit, uint64_t at)
+{
+	const struct rec_head	*h;
+
+	if (at < SEGMENT_HEAD || at % 8 != 0 || at > limit || limit - at < sizeof(*h))
+		return NULL;
+	h = (const struct rec_head *)(const void *)(base + at);
+	if (h->kind < REC_PUT || h->kind > REC_DROP_SEGMENT ||
+	    h->path_len > SUBMIT_PATH_MAX || h->meta_len > SUBMIT_META_MAX)
+		return NULL;
+	if (rec_bytes(h) > limit - at)
+		return NULL;
+	if (h->head_crc != crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len))
+		return NULL;
+	return h;
+}

@@ -1,0 +1,48 @@
+/*
+ * store/segment.h - one segment file: made whole or not at all, mapped, listed.
+ *
+ * Runs in: committer, tools.  For store/log.c and store/scan.c alone.
+ *
+ * A file has the name log-N only after its size, its zeros and its head are on
+ * disk: it is made as log-N.new, synced, renamed, and the directory synced (F6,
+ * F7, F9).  What a crash leaves is a log-N.new, which nobody ever opens: it is
+ * unlinked, not truncated, for it may be a second name of something else (F8).
+ */
+#ifndef STORE_SEGMENT_H
+#define STORE_SEGMENT_H
+#include "store/log.h"
+
+#define SEGMENT_NAME	32	/* bytes for a name */
+
+void	segment_name(char name[SEGMENT_NAME], uint32_t number);
+/*
+ * Makes the file; h holds all but magic, version and head_crc.  The descriptor, open for
+ * writing; -1: ENOSPC, EDQUOT, EFBIG (nothing changed), other errno.
+ */
+int	segment_create(int dirfd, struct segment_head *h);
+/* Opens an existing one and looks that it is a plain file.  -1: EILSEQ: it is not; other errno. */
+int	segment_open(int dirfd, uint32_t number, int flags, uint64_t *size);
+/*
+ * Fills l->seg with what is in the directory, sorted, and removes left-over
+ * log-N.new.  first_seq, bytes and end are taken from heads later.  0 or -1.
+ */
+int	segment_list(struct log *l);
+/* Adds one behind the last. */
+struct segment *segment_add(struct log *l, uint32_t number);
+void	segment_remove(struct log *l, struct segment *s);
+
+/* True for a whole head of segment `number`, of whatever store. */
+bool	segment_head_ok(const struct segment_head *, uint32_t number);
+/* Maps s->bytes of it.  NULL with errno: EILSEQ where there is not even room for a head. */
+const uint8_t *segment_map(const struct log *l, struct segment *s);
+void	segment_unmap(struct segment *s);
+/* The head in the mapping; NULL where it is broken or another store's. */
+const struct segment_head *segment_head(const struct log *l, struct segment *s);
+
+/* Zeros to offset `to`: 0 or -1. */
+int	segment_zero(int fd, uint64_t from, uint64_t to);
+
+/* A record at `at`, wholly in front of `limit`, its head intact; NULL. */
+const struct rec_head *record_at(const uint8_t *base, uint64_t limit, uint64_t at);
+
+#endif

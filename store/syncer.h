@@ -1,0 +1,32 @@
+/*
+ * store/syncer.h - one fdatasync at a time, beside the main thread or in it.
+ *
+ * Runs in: committer.
+ *
+ * Where a sync takes long, a thread does it and the next batch is built
+ * meanwhile; where it is fast, handing it over would cost more than it takes, and
+ * it is done in place.  The limit is measured, not configured: the last syncs' time.
+ */
+#ifndef STORE_SYNCER_H
+#define STORE_SYNCER_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "store/log.h"
+
+struct syncer;
+
+struct syncer	*syncer_create(struct log *, void (*wake)(void *), void *arg);
+/* Waits for a sync under way. */
+void		 syncer_destroy(struct syncer *);
+/* Starts one (none may be under way).  true: it is done already, see syncer_result(). */
+bool		 syncer_start(struct syncer *);
+/* A sync was started and its result not yet taken. */
+bool		 syncer_busy(const struct syncer *);
+/* It has ended: syncer_result() will have it. */
+bool		 syncer_done(const struct syncer *);
+/* True once when a started sync has ended: *error is 0 or its errno, *us how long it took. */
+bool		 syncer_result(struct syncer *, int *error, uint64_t *us);
+
+uint64_t	 monotonic_us(void);
+
+#endif

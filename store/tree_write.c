@@ -1,0 +1,447 @@
+/*
+ * store/tree_write.c - see store/tree.h: put and remove.
+ *
+ * Runs in: committer, tools.
+ *
+ * All that can fail comes first: the way down is read (and checkpoint pages on
+ * it checked), and as many pages are reserved as the change can need.  From
+ * there on nothing fails, so a change happens whole or not at all.
+ */
+#include "config.h"
+#include <assert.h>
+#include "shm/proc.h"
+#include "store/overlay.h"
+#include "store/page.h"
+
+static struct page *
+page_mine(const struct tree_writer *w, uint32_t id)
+{
+	return (struct page *)(w->overlay->base + (size_t)id * PAGE_BYTES);
+}
+
+/* T5: true where this page is part of nothing published. */
+static bool
+page_is_new(const struct tree_writer *w, uint32_t id)
+{
+	return (id & PAGE_CHECKPOINT) == 0 && page_mine(w, id)->gen == w->gen;
+}
+
+/*
+ * The tree being built no longer reaches `id`.  Without memory for the note the
+ * page is lost until this process ends; nothing else is wrong then.
+ */
+static void
+page_release(struct tree_writer *w, uint32_t id)
+{
+	if ((id & PAGE_CHECKPOINT) != 0)
+		return;
+	if (page_is_new(w, id))
+		(void)overlay_free_now(w->overlay, id);
+	else
+		(void)overlay_free(w->overlay, id, w->gen);
+}
+
+/* A page out of those reserved. */
+static uint32_t
+page_new(struct tree_writer *w, unsigned level)
+{
+	uint32_t	id = overlay_alloc(w->overlay);
+
+	assert(id != PAGE_NONE);
+	page_init(page_mine(w, id), level, w->gen, w->base);
+	return id;
+}
+
+/* The page to change instead of `id`: itself where it is new, else a copy. */
+static uint32_t
+page_own(struct tree_writer *w, uint32_t id)
+{
+	const struct page	*from;
+	struct page		*to;
+	size_t			 slots;
+	uint32_t		 mine;
+
+	if (page_is_new(w, id))
+		return id;
+	from = page_get(&w->t, id, -1);
+	assert(from != NULL);
+	mine = overlay_alloc(w->overlay);
+	assert(mine != PAGE_NONE);
+	to = page_mine(w, mine);
+	slots = sizeof(*from) + from->count * sizeof(from->slot[0]);
+	memcpy(to, from, slots);
+	memcpy((uint8_t *)to + from->heap, (const uint8_t *)from + from->heap, PAGE_BYTES - from->heap);
+	to->crc = 0;
+	to->gen = w->gen;
+	to->base = w->base;
+	page_release(w, id);
+	return mine;
+}
+
+/* --- put ----------------------------------------------------------------------- */
+
+struct path {			/* from the root (0) to a leaf */
+	uint32_t	id[TREE_LEVELS];
+	unsigned	index[TREE_LEVELS];
+	int		depth;
+	bool		exact;		/* the leaf's entry is the key */
+};
+
+struct put {			/* what one level of the path tells the one above */
+	uint32_t	id;		/* the page, after the change */
+	struct agg	agg;		/* of it, where `recount` */
+	bool		recount;
+	bool		split;		/* and there is a new one to its right: */
+	uint32_t	right;
+	struct agg	right_agg;
+	size_t		seplen;
+	uint8_t		sep[KEY_MAX];
+};
+
+static int
+path_find(const struct tree *t, const uint8_t *key, size_t len, struct path *path)
+{
+	const struct page	*p;
+	uint32_t		 id = t->root;
+	int			 level = -1;
+
+	path->depth = 0;
+	path->exact = false;
+	while (id != PAGE_NONE) {
+		if ((p = page_get(t, id, level)) == NULL)
+			return -1;
+		path->id[path->depth] = id;
+		if (p->level == 0) {
+			path->index[path->depth++] = page_search(p, key, len, &path->exact);
+			return 0;
+		}
+		path->index[path->depth] = page_child_index(p, key, len);
+		id = page_child(p, path->index[path->depth++]);
+		level = p->level - 1;
+	}
+	return 0;
+}
+
+/* Inserts as entry i of our page `id`, splitting it where it is full. */
+static void
+put_insert(struct tree_writer *w, uint32_t id, unsigned i, const uint8_t *key, size_t len, const void *payload,
+    struct put *up)
+{
+	struct page	*p = page_mine(w, id), *right;
+
+	if (page_room(p) >= page_cost(p, len)) {
+		page_insert(p, i, key, len, payload);
+		return;
+	}
+	up->split = true;
+	up->right = page_new(w, p->level);
+	right = page_mine(w, up->right);
+	page_split(p, right, i, key, len, payload, up->sep, &up->seplen);
+	page_agg(right, 0, right->count, &up->right_agg);
+	up->recount = true;
+}
+
+static void
+put_leaf(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val,
+    struct put *up)
+{
+	int		 leaf = path->depth - 1;
+	unsigned	 i = path->index[leaf];
+	struct page	*p;
+
+	up->id = page_own(w, path->id[leaf]);
+	if (path->exact)
+		page_set(page_mine(w, up->id), i, val);
+	else
+		put_insert(w, up->id, i, key, len, val, up);
+	if (up->recount) {
+		p = page_mine(w, up->id);
+		page_agg(p, 0, p->count, &up->agg);
+	}
+}
+
+/* One level up: the child's new id and sums, and its new neighbour.  `change` is what the put added. */
+static void
+put_interior(struct tree_writer *w, const struct path *path, int level, const struct agg *change, struct put *up)
+{
+	unsigned	 i = path->index[level];
+	uint32_t	 id = page_own(w, path->id[level]);
+	struct page	*p = page_mine(w, id);
+	uint8_t		 payload[CHILD_BYTES], sep[KEY_MAX];
+	struct agg	 a = up->agg;
+
+	if (!up->recount) {
+		page_child_agg(p, i, &a);
+		agg_add(&a, change);
+	}
+	page_child_pack(payload, up->id, &a);
+	page_set(p, i, payload);
+	up->id = id;
+	if (up->split) {
+		page_child_pack(payload, up->right, &up->right_agg);
+		memcpy(sep, up->sep, up->seplen);
+		up->split = false;
+		put_insert(w, id, i + 1, sep, up->seplen, payload, up);
+	}
+	if (up->recount)
+		page_agg(p, 0, p->count, &up->agg);
+}
+
+static void
+put_root(struct tree_writer *w, const struct put *up)
+{
+	uint8_t		 payload[CHILD_BYTES];
+	struct page	*p = page_mine(w, up->id);
+	unsigned	 level = p->level + 1u;
+	uint32_t	 id;
+
+	w->t.root = up->id;
+	if (!up->split)
+		return;
+	id = page_new(w, level);
+	p = page_mine(w, id);
+	page_child_pack(payload, up->id, &up->agg);
+	page_insert(p, 0, NULL, 0, payload);
+	page_child_pack(payload, up->right, &up->right_agg);
+	page_insert(p, 1, up->sep, up->seplen, payload);
+	w->t.root = id;
+}
+
+/* What the sums gain, modulo 2^64.  max_seq of the old value may be lost only by counting again. */
+static bool
+put_change(const struct doc_val *old, const struct doc_val *val, struct agg *change)
+{
+	struct agg	was;
+
+	agg_of_val(&was, old);
+	agg_of_val(change, val);
+	change->count -= was.count;
+	change->bytes -= was.bytes;
+	return was.max_seq <= change->max_seq;
+}
+
+int
+tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_val *val, struct doc_val *old)
+{
+	static const struct doc_val	 none = { .flags = DOC_TOMBSTONE };
+	struct path			 path;
+	struct put			 up;
+	struct agg			 change;
+	int				 leaf;
+
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	assert(len > 0 && len <= KEY_MAX);
+	if (path_find(&w->t, key, len, &path) == -1)
+		return -1;
+	if (path.depth == TREE_LEVELS) {	/* the next checkpoint makes it flat again */
+		errno = ENOSPC;
+		return -1;
+	}
+	if (overlay_reserve(w->overlay, 2 * (unsigned)path.depth + 2) == -1)
+		return -1;
+	if (path.depth == 0) {
+		w->t.root = path.id[0] = page_new(w, 0);
+		path.index[0] = 0;
+		path.depth = 1;
+	}
+	leaf = path.depth - 1;
+	*old = none;
+	if (path.exact)
+		page_val(page_get(&w->t, path.id[leaf], 0), path.index[leaf], old);
+	up.split = false;
+	up.recount = !put_change(old, val, &change);
+	put_leaf(w, &path, key, len, val, &up);
+	for (int i = leaf - 1; i >= 0; i--)
+		put_interior(w, &path, i, &change, &up);
+	put_root(w, &up);
+	if (!path.exact)
+		memset(old, 0, sizeof(*old));
+	return 0;
+}
+
+/* --- remove -------------------------------------------------------------------- */
+
+struct removal {
+	struct tree_writer	*w;
+	const uint8_t		*lo, *hi;	/* hi NULL: to the end */
+	size_t			 lolen, hilen;
+};
+
+/* Calls each() for the range.  Looks at every page that remove_below() will: -1 is possible here only. */
+static int
+remove_tell(const struct removal *r, void (*each)(void *, const uint8_t *, size_t, const struct doc_val *), void *arg,
+    bool *any)
+{
+	const uint8_t	*key;
+	struct cursor	 c;
+	struct doc_val	 val;
+	size_t		 len;
+	int		 found;
+
+	*any = false;
+	for (found = cursor_seek(&c, &r->w->t, r->lo, r->lolen); found == 1; found = cursor_next(&c)) {
+		cursor_entry(&c, &key, &len, &val);
+		if (r->hi != NULL && key_cmp(key, len, r->hi, r->hilen) >= 0)
+			return 0;
+		*any = true;
+		if (each != NULL)
+			each(arg, key, len, &val);
+	}
+	return found;
+}
+
+/* A whole subtree.  Below a checkpoint page there are only such (T6), and they stay where they are. */
+static void
+remove_subtree(struct tree_writer *w, uint32_t id)
+{
+	const struct page	*p;
+
+	if ((id & PAGE_CHECKPOINT) != 0)
+		return;
+	p = page_mine(w, id);
+	if (p->level != 0)
+		for (unsigned i = 0; i < p->count; i++)
+			remove_subtree(w, page_child(p, i));
+	page_release(w, id);
+}
+
+/* Takes entries i .. i + n - 1 out of page `id`; returns what is there instead. */
+static uint32_t
+remove_entries(struct tree_writer *w, uint32_t id, unsigned i, unsigned n)
+{
+	if (n == page_get(&w->t, id, -1)->count) {
+		page_release(w, id);
+		return PAGE_NONE;
+	}
+	if (n != 0) {
+		id = page_own(w, id);
+		page_erase(page_mine(w, id), i, n);
+	}
+	return id;
+}
+
+static uint32_t	remove_below(const struct removal *, uint32_t, bool, bool, struct agg *);
+
+/* Removes within the child of entry i; returns the page, *gone where the child is. */
+static uint32_t
+remove_child(const struct removal *r, uint32_t id, unsigned i, bool lo, bool hi, bool *gone)
+{
+	const struct page	*p = page_get(&r->w->t, id, -1);
+	uint32_t		 old = page_child(p, i), child;
+	uint8_t			 payload[CHILD_BYTES];
+	struct agg		 was, agg;
+
+	page_child_agg(p, i, &was);
+	child = remove_below(r, old, lo, hi, &agg);
+	*gone = child == PAGE_NONE;
+	if (*gone || (child == old && memcmp(&was, &agg, sizeof(agg)) == 0))
+		return id;
+	id = page_own(r->w, id);
+	page_child_pack(payload, child, &agg);
+	page_set(page_mine(r->w, id), i, payload);
+	return id;
+}
+
+/* Of an interior page: what hangs between the edges, the children at the edges, then the entries. */
+static uint32_t
+remove_interior(const struct removal *r, uint32_t id, bool lo, bool hi)
+{
+	const struct page	*p = page_get(&r->w->t, id, -1);
+	unsigned		 i, j;		/* entries i .. j - 1 go whole */
+	bool			 gone;
+
+	i = lo ? page_child_index(p, r->lo, r->lolen) : 0;
+	j = hi ? page_child_index(p, r->hi, r->hilen) : p->count;
+	if (lo && hi && i == j) {
+		id = remove_child(r, id, i, true, true, &gone);
+		return remove_entries(r->w, id, i, gone);
+	}
+	for (unsigned k = lo ? i + 1 : i; k < j; k++)
+		remove_subtree(r->w, page_child(p, k));
+	if (hi) {		/* first, while i and j are right */
+		id = remove_child(r, id, j, false, true, &gone);
+		j += gone;
+	}
+	if (lo) {
+		id = remove_child(r, id, i, true, false, &gone);
+		i += !gone;
+	}
+	return remove_entries(r->w, id, i, j > i ? j - i : 0);
+}
+
+static uint32_t
+remove_leaf(const struct removal *r, uint32_t id, bool lo, bool hi)
+{
+	const struct page	*p = page_get(&r->w->t, id, -1);
+	bool			 exact;
+	unsigned		 i, j;
+
+	i = lo ? page_search(p, r->lo, r->lolen, &exact) : 0;
+	j = hi ? page_search(p, r->hi, r->hilen, &exact) : p->count;
+	return remove_entries(r->w, id, i, j - i);
+}
+
+/*
+ * Removes what is in the range below page `id`; lo, hi: that bound lies within
+ * its keys.  Returns the page to have instead, PAGE_NONE: nothing is left.
+ * Works along two edges, so it takes two pages of each level at most.
+ */
+static uint32_t
+remove_below(const struct removal *r, uint32_t id, bool lo, bool hi, struct agg *agg)
+{
+	const struct page	*p;
+
+	if (!lo && !hi) {
+		remove_subtree(r->w, id);
+		return PAGE_NONE;
+	}
+	p = page_get(&r->w->t, id, -1);
+	assert(p != NULL);	/* remove_tell() was here */
+	id = p->level != 0 ? remove_interior(r, id, lo, hi) : remove_leaf(r, id, lo, hi);
+	if (id != PAGE_NONE) {
+		p = page_get(&r->w->t, id, -1);
+		page_agg(p, 0, p->count, agg);
+	}
+	return id;
+}
+
+/* A root with one child is one level too many.  A child that cannot be read keeps its parent. */
+static void
+remove_collapse(struct tree_writer *w)
+{
+	const struct page	*p;
+	uint32_t		 child;
+
+	while (w->t.root != PAGE_NONE && (p = page_get(&w->t, w->t.root, -1)) != NULL &&
+	    p->level != 0 && p->count == 1) {
+		child = page_child(p, 0);
+		if (page_get(&w->t, child, p->level - 1) == NULL)
+			return;
+		page_release(w, w->t.root);
+		w->t.root = child;
+	}
+}
+
+int
+tree_remove(struct tree_writer *w, const void *lo, size_t lolen, const void *hi, size_t hilen,
+    void (*each)(void *, const uint8_t *, size_t, const struct doc_val *), void *arg)
+{
+	struct removal		 r = { w, lo, hi, lolen, hilen };
+	const struct page	*root;
+	struct agg		 agg;
+	bool			 any;
+
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	if (hi != NULL && key_cmp(lo, lolen, hi, hilen) >= 0)
+		return 0;
+	if (remove_tell(&r, each, arg, &any) == -1)
+		return -1;
+	if (!any)
+		return 0;
+	root = page_get(&w->t, w->t.root, -1);
+	if (overlay_reserve(w->overlay, 2 * (root->level + 1u)) == -1)
+		return -1;
+	w->t.root = remove_below(&r, w->t.root, true, hi != NULL, &agg);
+	remove_collapse(w);
+	return 0;
+}
