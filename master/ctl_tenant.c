@@ -68,6 +68,7 @@ parse_options(int argc, char *argv[], struct values *v)
 		opts[k] = (struct option){ settings[k].option, required_argument, NULL, (int)k };
 	*v = (struct values){ 0 };
 	optind = 0;	/* GNU: start over, this is another vector */
+	opterr = 0;
 	while ((i = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		if (i == '?')
 			ctl_usage();

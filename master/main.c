@@ -35,6 +35,7 @@
 static struct master	 master;
 static struct pidfh	*pidfile;
 static int		 verdict = -1;	/* to the parent that waits; -1: in the foreground */
+static int		 caller = STDERR_FILENO; /* where a failed start is explained; no child gets it */
 static bool		 log_is_file;
 
 static _Noreturn void
@@ -48,7 +49,7 @@ usage(void)
 static _Noreturn void
 start_failed(const char *why)
 {
-	(void)fprintf(stderr, "holdfastd: %s\n", why);
+	(void)dprintf(caller, "holdfastd: %s\n", why);
 	if (log_is_file)
 		log_warnx("not started: %s", why);
 	exit(1);
@@ -94,28 +95,42 @@ daemonise(void)
 	}
 	close(p[0]);
 	verdict = p[1];
+	if ((caller = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) == -1)
+		caller = STDERR_FILENO;
 	(void)setsid();
 	if (chdir("/") == -1)
 		start_failed("cannot change to /");
 }
 
-/* Requests are being answered: let the caller go, and its terminal. */
+/*
+ * The log is open: nothing we or our children print may go to the caller's
+ * terminal or pipe any more, or whoever reads that pipe to its end waits for us.
+ */
+static void
+let_go_of_standard(void)
+{
+	int	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd == -1)
+		return;
+	for (int i = 0; i <= 2; i++)
+		(void)dup2(fd, i);
+	close(fd);
+}
+
+/* Requests are being answered: let the caller go. */
 static void
 ready(void)
 {
-	int	fd;
-
 	if (verdict == -1)
 		return;
-	if ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) != -1) {
-		for (int i = 0; i <= 2; i++)
-			(void)dup2(fd, i);
-		close(fd);
-	}
 	if (write(verdict, "", 1) != 1)
 		log_debug("whoever started us did not wait");
 	close(verdict);
 	verdict = -1;
+	if (caller != STDERR_FILENO)
+		close(caller);
+	caller = STDERR_FILENO;
 }
 
 /* --- steps of the start ----------------------------------------------------- */
@@ -176,6 +191,7 @@ start_log(const struct conf *c, char *err, size_t errlen)
 	if (priv_mkdir_of(c->log) == -1 || log_to(c->log) == -1)
 		return conf_fail(err, errlen, "log %s: %s", c->log, strerror(errno));
 	log_is_file = true;
+	let_go_of_standard();
 	return 0;
 }
 

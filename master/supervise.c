@@ -29,7 +29,7 @@
 #define QUICK_MS	1000	/* who lives shorter than this ... */
 #define QUICK_MANY	10	/* ... so many times in a row ... */
 #define BACKOFF_MS	5000	/* ... is started again only after this long (F44) */
-#define OUTSIDE_MS	50	/* a worker's where it was SIGKILL, which is nobody's fault here */
+#define OUTSIDE_MS	20	/* a worker's where it was SIGKILL, which is nobody's fault here */
 #define FORK_RETRY_MS	500	/* fork(2) failed: others go on serving meanwhile (F35) */
 #define DRAIN_GRACE_MS	500	/* on top of drain-timeout, which a worker keeps by itself */
 #define CLOSE_MS	10000	/* for the committer's last words */

@@ -46,7 +46,6 @@
 #define LONG_LOG2	13		/* or of 8 KiB */
 #define SHORT		((size_t)1 << SHORT_LOG2)
 #define LONG		((size_t)1 << LONG_LOG2)
-#define MIN_THREE	1024		/* below, joining costs more than it gains */
 
 /* Built before main(), never written again: children share the pages. */
 static uint32_t	bytes_table[8][256];	/* [k][b]: byte b, then k bytes of zero */
@@ -196,7 +195,7 @@ crc_hard(uint32_t crc, const uint8_t *p, size_t len)
 	uint32_t	c = ~crc;
 	uint16_t	half;
 
-	if (len >= MIN_THREE)
+	if (len >= 3 * SHORT)
 		c = crc_long(c, &p, &len);
 	for (; len >= 8; p += 8, len -= 8)
 		c = CRC8(c, load8(p));

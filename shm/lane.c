@@ -2,7 +2,7 @@
  * shm/lane.c - see shm/lane.h.
  *
  * Runs in: worker (attach, submit, collect, arm), committer (rescan, next,
- *          complete, working), master (blame).
+ *          complete), master (blame).
  *
  * The rings are hints.  Between two deaths each slot is named at most once, and
  * they cannot run over.  After a death slots are named again; then they might,
@@ -283,13 +283,6 @@ lane_complete(struct lane_reader *r, unsigned slot, enum outcome outcome,
 	/* the work before the look at the sleeper: pairs with the fence in lane_arm() (I4) */
 	atomic_thread_fence(memory_order_seq_cst);
 	return atomic_load_explicit(&lane->worker_sleeps, memory_order_relaxed) != 0;
-}
-
-void
-lane_working(struct lane *lane, unsigned slot, bool on)
-{
-	/* relaxed: read by the master after our death only */
-	atomic_store_explicit(&lane->slots[slot].working, on, memory_order_relaxed);
 }
 
 /* --- master ------------------------------------------------------------ */

@@ -134,8 +134,6 @@ void	lane_disarm(struct lane_worker *);
 
 /* --- committer --------------------------------------------------------- */
 
-/* Committer, around the work on a slot: a crash in between makes the slot suspect. */
-void		lane_working(struct lane *, unsigned slot, bool on);
 /*
  * Master, while no committer lives: its predecessor crashed, so each slot that
  * was under work gets one more `suspect` and is under work no longer.

@@ -77,6 +77,16 @@ struct committer {
 
 static struct committer	c;	/* one per process */
 
+static size_t
+bytes_of(const struct iovec *iov, int n)
+{
+	size_t	sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return sum;
+}
+
 /* Both threads: there is something to look at. */
 static void
 wake_main(void *arg)
@@ -273,7 +283,9 @@ make_op(struct op *op, const struct queued *q, const struct lane_slot *sl)
 		return -1;
 	s = *v.s;
 	if (s.path_len > sizeof(path) || s.n_match > SUBMIT_TAGS_MAX || s.n_none > SUBMIT_TAGS_MAX ||
-	    s.op < OP_PUT || s.op > OP_TENANT_DROP || s.tenant != q->tenant) {
+	    s.op < OP_PUT || s.op > OP_TENANT_DROP || s.tenant != q->tenant ||
+	    /* a chain that was scribbled on since it was viewed */
+	    bytes_of(c.iov, n) != SUBMIT_HEADROOM + v.payload_len) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -676,6 +688,14 @@ may_leave(void)
 	return is_quiet() && queue_length(c.queue) == 0 && !lanes_have_more();
 }
 
+/* It may have been in the batch that failed: nobody knows its fate.  Relaxed: written by processes that are dead. */
+static bool
+was_under_work(struct lane_slot *sl)
+{
+	return atomic_load_explicit(&sl->working, memory_order_relaxed) != 0 ||
+	    atomic_load_explicit(&sl->suspect, memory_order_relaxed) != 0;
+}
+
 /* After a failed sync, until the server is started anew: reads go on from what is published, writes are refused. */
 static _Noreturn void
 refuse_everything(void)
@@ -690,11 +710,8 @@ refuse_everything(void)
 
 		for (unsigned i = 0; i < c.region->nlanes; i++)
 			while ((slot = lane_next(&c.lanes[i])) != LANE_NONE) {
-				/* one that was in the failed batch: nobody knows */
-				bool	was = atomic_load_explicit(&c.region->lanes[i].slots[slot].working,
-				    memory_order_relaxed) != 0;
-
-				complete((uint16_t)i, (uint16_t)slot, was ? &unknown : &refused);
+				complete((uint16_t)i, (uint16_t)slot,
+				    was_under_work(&c.region->lanes[i].slots[slot]) ? &unknown : &refused);
 			}
 		wake_workers();
 		if (boot_stopping || master_is_gone())
@@ -708,10 +725,15 @@ sleep_for(int64_t us)
 {
 	struct bell	*b = &c.region->head->committer_bell;
 	uint32_t	 ticket = bell_arm(b);
-	int		 left;
+	bool		 left;
+
+	/* the master is gone: TERM has come and stays, only the time is waited for */
+	if (c.leave_at != 0 && us > LEAVE_US / 10)
+		us = LEAVE_US / 10;
 
 	/* look once more: rings before bell_arm() woke nobody */
-	left = lanes_have_more() || boot_stopping || (syncer_busy(c.syncer) && syncer_done(c.syncer));
+	left = lanes_have_more() || (boot_stopping && c.leave_at == 0) ||
+	    (syncer_busy(c.syncer) && syncer_done(c.syncer));
 	if (left)
 		bell_disarm(b);
 	else

@@ -356,6 +356,16 @@ bed_remove(struct bed *b, struct model *m, const uint8_t *lo, size_t lolen, cons
 	model_remove(m, from, to);
 }
 
+/* Puts until there are n. */
+static inline void
+bed_fill(struct bed *b, struct model *m, enum shape shape, unsigned wide, size_t n)
+{
+	uint8_t	key[KEY_MAX];
+
+	while (m->n < n)
+		bed_put(b, m, key, rnd_key(key, shape, wide));
+}
+
 /* One random change. */
 static inline void
 bed_step(struct bed *b, struct model *m, enum shape shape, unsigned wide)
@@ -363,7 +373,7 @@ bed_step(struct bed *b, struct model *m, enum shape shape, unsigned wide)
 	uint8_t	lo[KEY_MAX + 1], hi[KEY_MAX];
 	size_t	lolen = rnd_key(lo, shape, wide), hilen;
 
-	if (rnd(40) != 0) {
+	if (rnd(150) != 0) {
 		bed_put(b, m, lo, lolen);
 		return;
 	}
@@ -374,7 +384,7 @@ bed_step(struct bed *b, struct model *m, enum shape shape, unsigned wide)
 			bed_remove(b, m, lo, rnd(4) ? lolen : 0, rnd(4) ? hi : NULL, hilen);
 		break;
 	default:		/* this key, and what it begins up to the next but `n` */
-		hilen = model_find(m, lo, lolen) + rnd(100);
+		hilen = model_find(m, lo, lolen) + rnd(rnd(4) ? 10 : 200);
 		if (hilen < m->n)
 			bed_remove(b, m, lo, lolen, m->e[hilen].key, m->e[hilen].len);
 		break;

@@ -298,8 +298,7 @@ a_remove_without_room_changes_nothing(void **state)
 	(void)state;
 	rnd_state = 8;
 	bed_open(&b);
-	while (m.n < 1000)
-		bed_step(&b, &m, SHAPE_DOCS, 1000000);
+	bed_fill(&b, &m, SHAPE_DOCS, 1000000, 1000);
 	bed_publish(&b, PIN_NONE);
 	to = m.n - 100;
 	b.o.nfree = 0;
@@ -321,8 +320,7 @@ removing_keeps_no_empty_page_and_no_tall_root(void **state)
 	(void)state;
 	rnd_state = 9;
 	bed_open(&b);
-	while (m.n < 5000)
-		bed_step(&b, &m, SHAPE_DOCS, 1000000);
+	bed_fill(&b, &m, SHAPE_DOCS, 1000000, 5000);
 	bed_publish(&b, PIN_NONE);
 	bed_remove(&b, &m, m.e[2].key, m.e[2].len, NULL, 0);
 	assert_int_equal(m.n, 2);
@@ -348,8 +346,7 @@ a_published_page_is_never_written(void **state)
 	(void)state;
 	rnd_state = 10;
 	bed_open(&b);
-	while (m.n < 2000)
-		bed_step(&b, &m, SHAPE_DOCS, 5000);
+	bed_fill(&b, &m, SHAPE_DOCS, 5000, 2000);
 	uint64_t	gen = bed_publish(&b, PIN_NONE).gen;
 
 	overlay_trim(&b.o);

@@ -339,6 +339,7 @@ utf8_is_what_its_definition_says(void **state)
 					assert_int_equal(utf8_ok((const char *)s, 4), utf8_by_definition(s, 4));
 				}
 	assert_true(utf8_ok("", 0));
+	assert_int_equal(utf8_len(p_guarded("", 0), 0), 0);
 }
 
 int

@@ -21,13 +21,22 @@ int	LLVMFuzzerTestOneInput(const uint8_t *, size_t);
 	}								\
 } while (0)
 
-/* A copy with nothing behind it: a sanitizer sees one byte too many.  free(3) it. */
+/* Room for len bytes and none more: a sanitizer sees one byte too many.  free(3) it. */
 static inline char *
-f_copy(const void *p, size_t len)
+f_room(size_t len)
 {
 	char	*c = malloc(len > 0 ? len : 1);
 
 	CLAIM(c != NULL);
+	return c;
+}
+
+/* A copy in such room. */
+static inline char *
+f_copy(const void *p, size_t len)
+{
+	char	*c = f_room(len);
+
 	if (len > 0)
 		memcpy(c, p, len);
 	return c;

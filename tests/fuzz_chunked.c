@@ -19,7 +19,7 @@ struct body {
 static struct body
 decode(const uint8_t *in, size_t len, size_t step)
 {
-	struct body	 b = { .e = PARSE_MORE, .bytes = f_copy("", len) };
+	struct body	 b = { .e = PARSE_MORE, .bytes = f_room(len) };
 	struct cutter	 cut = f_cutter(in, len);
 	struct chunked	 c = { 0 };
 	struct refusal	 r = { 0 };
@@ -60,7 +60,7 @@ same(const struct body *a, const struct body *b)
 static void
 again(const struct body *b)
 {
-	char		*out = f_copy("", 2 * b->len + 64);
+	char		*out = f_room(2 * b->len + 64);
 	struct body	 c;
 	int		 n = 0;
 	size_t		 half = b->len / 2;

@@ -123,7 +123,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct head	 h, g;
 	struct refusal	 r = { 0 }, q = { 0 };
 	struct cutter	 cut = f_cutter(data, len);
-	char		*whole = f_copy(data, len), *part = f_copy("", 0);
+	char		*whole = f_copy(data, len), *part = f_room(0);
 	enum parse	 e, f = PARSE_MORE;
 	size_t		 n = 0, scanned = 0;
 
@@ -137,9 +137,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	}
 	if (e == PARSE_BAD && f == PARSE_MORE) {
 		free(part);
-		part = f_copy(data, len);
-		part = realloc(part, len + 1);
-		CLAIM(part != NULL);
+		part = f_room(len + 1);
+		memcpy(part, data, len);
 		part[len] = '\n';
 		f = head_parse(part, len + 1, &scanned, &g, &q);
 	}

@@ -72,7 +72,7 @@ read_all(const char *in, size_t len, struct out *o, uint32_t *sum)
 			put(o, j.text, j.text_len);
 			continue;
 		}
-		text = f_copy("", j.text_len);
+		text = f_room(j.text_len);
 		n = json_text(&j, text, j.text_len);	/* decoded is never longer */
 		CLAIM(n >= 0 && utf8_ok(text, (size_t)n));
 		for (ptrdiff_t i = 0; i < n; i++)
@@ -92,15 +92,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct tenant_settings	 s;
 	const char		*detail = NULL;
 	char			*in = f_copy(data, len);
-	struct out		 a = { .p = malloc(6 * len + 64) }, b;
+	struct out		 a = { .p = f_room(6 * len + 64) }, b;
 	uint32_t		 first, second;
 	struct json		 j;
 	bool			 ok;
 
-	CLAIM(a.p != NULL);
 	if ((ok = read_all(in, len, &a, &first))) {
-		b = (struct out){ .p = malloc(6 * a.n + 64) };
-		CLAIM(b.p != NULL);
+		b = (struct out){ .p = f_room(6 * a.n + 64) };
 		CLAIM(read_all(a.p, a.n, &b, &second) && first == second);
 		CLAIM(a.n == b.n && memcmp(a.p, b.p, a.n) == 0);
 		free(b.p);

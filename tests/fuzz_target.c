@@ -80,8 +80,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (len > TARGET_MAX)
 		return 0;
 	in = f_copy(data, len);
-	buf = malloc(TARGET_MAX);
-	CLAIM(buf != NULL);
+	buf = f_room(TARGET_MAX);
 	h.target = (struct slice){ in, (uint32_t)len };
 	if (target_parse(&h, buf, &t, &r)) {
 		CLAIM(t.tenant >= buf && t.tenant + t.tenant_len <= buf + TARGET_MAX);

@@ -4,9 +4,9 @@
 They depend on the machine and on what else runs there, so they are no part of
 make check (pytest marker: measure).  Exit code 0 where every goal is met.
 """
+import json
 import multiprocessing
 import os
-import select
 import shutil
 import signal
 import socket
@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import holdfast  # noqa: E402
-from holdfast import BUILD, Daemon, children, pss_bytes, request, wait_for  # noqa: E402
+from holdfast import BUILD, Daemon, pss_bytes, wait_for  # noqa: E402
 
 MEASURES = {}
 
@@ -34,66 +34,20 @@ class Figure:
         return "%-58s %12.2f %-10s goal %-12s %s" % (self.what, self.value, self.unit, self.goal, "ok" if self.ok else "MISSED")
 
 
-# --- a load as tight as Python gets: one request per connection, over and over, in processes of their own
+# --- the load: bench's generator, strict about every answer
 
 
-def _turns(address, datas, seconds, begin, out):
-    """Each connection sends its request whenever the answer before is there.  The first answer says what all must look like."""
-    socks, sends, receives = [], {}, {}
-    poll = select.epoll()
-    for data in datas:
-        s = socket.create_connection(address)
-        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        s.sendall(data)
-        first = b""
-        while b"\r\n\r\n" not in first:
-            first += s.recv(65536)
-        if not first.startswith(b"HTTP/1.1 20"):
-            raise holdfast.Failed("%r" % first)
-        s.sendall(data)  # the second answer has the length of all that follow
-        poll.register(s.fileno(), select.EPOLLIN)
-        socks.append(s)
-        sends[s.fileno()] = (s.send, data)
-        receives[s.fileno()] = s.recv
-    count, length, now = 0, None, time.monotonic
-    begin.wait()
-    end = now() + seconds
-    while now() < end:
-        for fd, _ in poll.poll(1):
-            answer = receives[fd](65536)
-            if length is None:
-                length = len(answer)
-            if len(answer) != length or not answer.startswith(b"HTTP/1.1 20"):
-                raise holdfast.Failed("%r" % answer[:300])
-            send, data = sends[fd]
-            send(data)
-            count += 1
-    for s in socks:
-        s.close()
-    out.put(count)
+LOAD = os.path.join(BUILD, "bench", "load")
+BARE = os.path.join(BUILD, "bench", "bare")
 
 
-def turns(address, datas, seconds, processes=2, around=None):
-    """Answers in `seconds`; around(): called when the load runs and when it ends."""
-    out, begin = multiprocessing.Queue(), multiprocessing.Barrier(processes + 1)
-    ps = [multiprocessing.Process(target=_turns, args=(address, datas[n::processes], seconds, begin, out)) for n in range(processes)]
-    for p in ps:
-        p.start()
-    begin.wait(30)
-    if around:
-        around()
-    total = sum(out.get(timeout=seconds + 30) for _ in ps)
-    if around:
-        around()
-    for p in ps:
-        p.join()
-    return total
-
-
-def pin(pids, cpus):
-    for pid in pids:
-        for task in os.listdir("/proc/%d/task" % pid):
-            os.sched_setaffinity(int(task), cpus)
+def load(port, *args, cpu=()):
+    """What bench/load says, as a dict."""
+    cmd = [LOAD, *map(str, args)] + (["--cpu", ",".join(map(str, cpu))] if cpu else []) + ["127.0.0.1:%d" % port]
+    r = subprocess.run(cmd, capture_output=True, text=True, timeout=120)
+    if r.returncode != 0:
+        raise holdfast.Failed("%s: %s" % (" ".join(cmd), r.stderr[-500:]))
+    return json.loads(r.stdout)
 
 
 # --- the figures
@@ -102,67 +56,53 @@ def pin(pids, cpus):
 @measure
 def slow_disk():
     """3 ms added to each sync: 0.8 x connections / 3 ms."""
+    if not os.access(LOAD, os.X_OK):
+        return
     shim = holdfast.shim("slowsync")
     with Daemon(preload=shim, env={"HOLDFAST_SLOWSYNC_US": "3000"}) as d:
         t = d.tenant()
         for connections in 64, 8, 1:
-            datas = [request("PUT", t.path("k%d" % n), b"x" * 16) for n in range(connections)]
-            with d.connect() as c:
-                for data in datas:
-                    c.send(data)
-                    c.answer("PUT")
-            seconds = 5.0
-            count = turns(("127.0.0.1", d.port), datas, seconds, min(2, connections))
+            rate = load(d.port, "-m", 100, "-c", connections, "-k", 1000, "-x", t.path("k"), "-b", 16, "-w", 1, "-s", 4)["per_s"]
             goal = 0.8 * connections / 0.003
-            yield Figure("PUT/s, 3 ms per sync, %d connections" % connections, count / seconds, "/s", ">= %.0f" % goal, count / seconds >= goal)
-
-
-def _bare():
-    """(process, port) of bench's bare responder, or None."""
-    binary = os.path.join(BUILD, "bench", "bare")
-    if not os.access(binary, os.X_OK):
-        return None
-    port = holdfast.free_port()
-    p = subprocess.Popen([binary, str(port)], stdout=subprocess.DEVNULL)
-
-    def up():
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return True
-        except OSError:
-            return False
-    wait_for("bench/bare", up)
-    return p, port
+            yield Figure("PUT/s, 3 ms per sync, %d connections" % connections, rate, "/s", ">= %.0f" % goal, rate >= goal)
 
 
 @measure
 def get_against_bare():
     """Answers per server CPU second, one worker, against a responder that parses nothing, in alternating slices."""
-    bare = _bare()
-    if bare is None:
+    if not os.access(LOAD, os.X_OK) or not os.access(BARE, os.X_OK):
         return
-    process, port = bare
+    port = holdfast.free_port()
+    bare = subprocess.Popen([BARE, str(port)], stdout=subprocess.DEVNULL)
     try:
+        wait_for("bench/bare", lambda: _listens(port))
         with Daemon(workers=1) as d:
             t = d.tenant()
             t.put("a", b"x" * 64)
-            data = [request("GET", t.path("a"))] * 64
-            rates = {"holdfast": [], "bare": []}
-            for _ in range(6):
-                for name, pid_list, to in (("holdfast", d.pids(), d.port), ("bare", [process.pid], port)):
-                    marks = []
-
-                    def cpu(pids=pid_list):
-                        marks.append(sum(holdfast.stat_fields(p)[2] for p in pids))
-                    count = turns(("127.0.0.1", to), data, 1.5, 1, cpu)
-                    rates[name].append(count / (marks[1] - marks[0]))
+            if len(os.sched_getaffinity(0)) > 1:  # the servers on one CPU, the load where the system likes
+                cpu = {min(os.sched_getaffinity(0))}
+                pin([bare.pid, *d.pids()], cpu)
+            servers = {"holdfast": (d.pids(), d.port), "bare": ([bare.pid], port)}
+            rates = {name: [] for name in servers}
+            for _ in range(7):
+                for name, (pids, to) in servers.items():
+                    r = load(to, "-c", 64, "-k", 0, "-x", t.path("a"), "-w", 0.2, "-s", 1, cpu=pids)
+                    rates[name].append(r["answers"] / r["server_cpu_s"])
         middle = {n: sorted(r)[len(r) // 2] for n, r in rates.items()}
         ratio = middle["holdfast"] / middle["bare"]
-        yield Figure("GET answers per CPU second", middle["holdfast"], "/s", "", True)
+        yield Figure("GET answers per CPU second, 64 connections", middle["holdfast"], "/s", "", True)
         yield Figure("the same, of a bare epoll responder's", ratio * 100, "%", ">= 70", ratio >= 0.7)
     finally:
-        process.terminate()
-        process.wait()
+        bare.terminate()
+        bare.wait()
+
+
+def _listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
 
 
 @measure

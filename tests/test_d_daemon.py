@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from holdfast import HOLDFASTD, Daemon, alive, children, read_file, request, title, wait_for
+from holdfast import HOLDFASTD, Daemon, Failed, alive, children, read_file, request, title, wait_for
 
 
 def run(*args, **more):
@@ -194,11 +194,13 @@ def test_term_finishes_what_is_under_way_and_exits_0(fresh):
     pids = d.pids()
     d.process.terminate()
     idle.expect_eof()  # an idle one is closed at once
+    idle.close()
     wait_for("nobody listens", lambda: refused(d.port))
     busy.send(b"67890")
     a = busy.answer("PUT")
     assert a.status == 201 and a.closes
     busy.expect_eof()
+    busy.close()
     assert d.process.wait(10) == 0
     assert not any(map(alive, pids))
     d.start()
@@ -254,6 +256,7 @@ def test_term_with_writes_under_way_loses_none_that_was_answered(fresh):
             i += 1
             if a.closes:
                 break
+        c.close()
     assert d.process.wait(15) == 0
     d.start()
     with d.connect() as c:
@@ -262,57 +265,73 @@ def test_term_with_writes_under_way_loses_none_that_was_answered(fresh):
 
 
 def test_hup_keeps_it_serving(fresh):
+    """That no kept connection is cut by it is a later issue; that it goes on serving is not."""
     d = fresh()
     t = d.tenant()
     t.put("a", b"x")
-    for _ in range(3):
+    for n in range(3):
         d.process.send_signal(signal.SIGHUP)
-        with d.connect() as c:
-            assert c.ask("GET", t.path("a")).body == b"x"
-            assert c.ask("PUT", t.path("a"), b"x").status == 204
+
+        def served():
+            try:
+                with d.connect() as c:
+                    return c.ask("GET", t.path("a")).body == b"x" and c.ask("PUT", t.path("a"), b"x").status == 204
+            except (OSError, Failed):
+                return False
+        wait_for("it serves after HUP", served, 5)
     assert d.process.poll() is None
 
 
-def test_usr1_reopens_the_log(fresh):
+@pytest.fixture
+def background(fresh):
+    """background(d, log): starts d without -d; the master's pid."""
+    pids = []
+
+    def start(d, log):
+        # files, not pipes: a daemon that keeps them must fail a test, not hang it
+        with open(os.path.join(d.dir, "out"), "w+") as out:
+            r = subprocess.run(d.command(log=log), stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=20, env=d.env)
+            out.seek(0)
+            assert r.returncode == 0, out.read()
+        pids.append(int(read_file(d.pid_file)))
+        return pids[-1]
+    yield start
+    for pid in pids:
+        if alive(pid):
+            os.kill(pid, signal.SIGTERM)
+            wait_for("the end of %d" % pid, lambda: not alive(pid))
+
+
+def test_usr1_reopens_the_log(fresh, background):
     d = fresh(started=False)
     log = os.path.join(d.dir, "log")
-    pid = background(d, "-o", "log=" + log)
-    try:
-        assert b"ready" in read_file(log)
-        os.rename(log, log + ".1")
-        os.kill(pid, signal.SIGUSR1)
-        wait_for("a new log", lambda: os.path.exists(log))
-        worker = next(p for p in children(pid) if title(p).startswith("holdfastd: worker"))
-        os.kill(worker, signal.SIGKILL)
-        wait_for("the next line goes to the new log", lambda: b"worker" in read_file(log))
-    finally:
-        end(pid)
+    pid = background(d, log)
+    assert b"ready" in read_file(log)
+    os.rename(log, log + ".1")
+    os.kill(pid, signal.SIGUSR1)
+    wait_for("a new log", lambda: os.path.exists(log))
+    worker = next(p for p in children(pid) if title(p).startswith("holdfastd: worker"))
+    os.kill(worker, signal.SIGKILL)
+    wait_for("the next line goes to the new log", lambda: b"worker" in read_file(log))
 
 
-def background(d, *more):
-    """Without -d; the master's pid."""
-    r = subprocess.run(d.command() + list(more), capture_output=True, text=True, timeout=20, env=d.env)
-    assert r.returncode == 0, r
-    return int(read_file(d.pid_file))
-
-
-def end(pid):
-    os.kill(pid, signal.SIGTERM)
-    wait_for("the end of %d" % pid, lambda: not alive(pid))
-
-
-def test_without_d_it_returns_when_requests_are_answered(fresh):
+def test_without_d_it_returns_when_requests_are_answered(fresh, background):
     d = fresh(started=False)
-    pid = background(d, "-o", "log=" + os.path.join(d.dir, "log"))
-    try:
-        with d.admin() as c:
-            assert c.ask("GET", "/_ready").status in (200, 204)
-        assert title(pid).startswith("holdfastd: master")
-        for fd in "0", "1", "2":  # nothing of the caller's terminal is kept
-            assert not os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith(("/dev/pts", "pipe:"))
-        assert os.readlink("/proc/%d/cwd" % pid) == "/"
-    finally:
-        end(pid)
+    pid = background(d, os.path.join(d.dir, "log"))
+    with d.admin() as c:
+        assert c.ask("GET", "/_ready").status in (200, 204)
+    assert title(pid).startswith("holdfastd: master")
+    assert os.readlink("/proc/%d/cwd" % pid) == "/"
+
+
+def test_nobody_keeps_the_callers_terminal(fresh, background):
+    """Or `holdfastd | cat`, and every ssh session that it was started from, would never end."""
+    d = fresh(started=False)
+    pid = background(d, os.path.join(d.dir, "log"))
+    for p in [pid, *children(pid)]:
+        for fd in "0", "1", "2":
+            name = os.readlink("/proc/%d/fd/%s" % (p, fd))
+            assert name in ("/dev/null", os.path.join(d.dir, "log")), (title(p), fd, name)
 
 
 def test_without_d_a_start_that_fails_returns_the_reason(fresh):

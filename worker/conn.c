@@ -215,8 +215,6 @@ settle(struct worker *w, struct conn *c, enum step step)
 		conn_close(w, c);
 		return;
 	}
-	if (w->draining && c->state == CONN_HEAD && c->out == NULL && w->in.n == 0)
-		c->close = true;	/* its answer still promised to keep the connection */
 	if (c->close && c->state == CONN_HEAD && c->out == NULL) {
 		if (c->eof || (!c->unread && w->in.n == 0 && !c->readable)) {
 			conn_close(w, c);
@@ -394,17 +392,15 @@ conn_evict(struct worker *w, struct conn *c)
 }
 
 void
-conn_drain_all(struct worker *w)
+conn_close_idle(struct worker *w)
 {
 	struct conn	*c, *next;
 
-	for (c = TAILQ_FIRST(&w->timers.q[TIMER_IDLE]); c != NULL; c = next) {
-		next = TAILQ_NEXT(c, timed);
-		if (!has_input(c))
-			conn_close(w, c);
-		else {
+	TAILQ_FOREACH_SAFE(c, &w->timers.q[TIMER_IDLE], timed, next) {
+		if (has_input(c)) {
 			c->readable = true;
 			again(w, c);
-		}
+		} else
+			conn_close(w, c);
 	}
 }

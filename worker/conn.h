@@ -115,7 +115,7 @@ bool		 conn_idle(const struct conn *);
 struct conn	*conn_spare(struct worker *);
 /* Closes it, to make room. */
 void		 conn_evict(struct worker *, struct conn *);
-/* The server ends: idle ones close now, the others with their answer. */
-void		 conn_drain_all(struct worker *);
+/* Closes all idle ones but those whose next request has just come: they are answered first (F61). */
+void		 conn_close_idle(struct worker *);
 
 #endif

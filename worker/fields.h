@@ -65,8 +65,8 @@ fold_is(const char *p, const char *lower, size_t n)
 			if ((a | ones) != b)
 				return false;
 		}
-		memcpy(&a, p + n - 8, 8);
-		memcpy(&b, lower + n - 8, 8);
+		memcpy(&a, p + (n - 8), 8);
+		memcpy(&b, lower + (n - 8), 8);
 		return (a | ones) == b;
 	}
 	if (n >= 4) {
@@ -74,8 +74,8 @@ fold_is(const char *p, const char *lower, size_t n)
 		memcpy(&d, lower, 4);
 		if ((c | (uint32_t)ones) != d)
 			return false;
-		memcpy(&c, p + n - 4, 4);
-		memcpy(&d, lower + n - 4, 4);
+		memcpy(&c, p + (n - 4), 4);
+		memcpy(&d, lower + (n - 4), 4);
 		return (c | (uint32_t)ones) == d;
 	}
 	for (i = 0; i < n; i++)

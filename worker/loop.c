@@ -227,7 +227,7 @@ drain(struct worker *w, uint64_t within_ms)
 			close(l->listeners[i].fd);
 		l->nlisteners = 0;
 		l->paused = false;
-		conn_drain_all(w);
+		l->grace_ms = w->clock.ms + LOOP_GRACE_MS;
 	}
 	if (w->clock.ms + within_ms < l->end_ms)
 		l->end_ms = w->clock.ms + within_ms;
@@ -322,8 +322,11 @@ sleep_ms(const struct worker *w)
 		return 0;
 	if (w->loop.paused)
 		timeout = sooner(timeout, w->loop.resume_ms, w->clock.ms);
-	if (w->draining)
+	if (w->draining) {
 		timeout = sooner(timeout, w->loop.end_ms, w->clock.ms);
+		if (!TAILQ_EMPTY(&w->timers.q[TIMER_IDLE]))
+			timeout = sooner(timeout, w->loop.grace_ms, w->clock.ms);
+	}
 	return timeout;
 }
 
@@ -394,6 +397,9 @@ loop_once(struct worker *w)
 			accept_some(w, &l->listeners[i]);
 	if (l->paused && (w->clock.ms >= l->resume_ms || !TAILQ_EMPTY(&w->timers.q[TIMER_IDLE])))
 		resume_listeners(w);
+	/* again and again: some become idle with an answer that still promised to keep the connection */
+	if (w->draining && w->clock.ms >= l->grace_ms)
+		conn_close_idle(w);
 	conn_bury(w);
 }
 

@@ -19,6 +19,7 @@
 #define LOOP_EVENTS	128
 #define LOOP_ACCEPTS	64u	/* per listener and round */
 #define LOOP_PAUSE_MS	500u
+#define LOOP_GRACE_MS	500u	/* draining: for requests that are on their way over an idle connection (F61) */
 #define LOOP_ORPHAN_MS	1500u	/* the master is gone: end within this */
 
 struct conn;
@@ -39,6 +40,7 @@ struct loop {
 	uint64_t	resume_ms;	/* when to try again at the latest */
 	uint64_t	told_ms;	/* when running out of descriptors was last logged */
 	uint64_t	end_ms;		/* draining: leave at the latest */
+	uint64_t	grace_ms;	/* draining: from then on idle connections are closed */
 };
 
 int	loop_init(struct worker *);

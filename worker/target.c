@@ -171,7 +171,7 @@ static bool
 split(struct target *t, char *p, size_t n, bool slash, struct refusal *r)
 {
 	char	*cut = memchr(p, '/', n);
-	int	 most, rest;
+	int	 most;
 
 	/* the whole for its form; below the tenant for its lengths */
 	if ((most = segments(p, p + n, r)) == -1)
@@ -193,10 +193,8 @@ split(struct target *t, char *p, size_t n, bool slash, struct refusal *r)
 	t->path_len = (uint32_t)(p + n - t->path);
 	if (t->path_len == 0 || (most <= (int)SEGMENT_MAX && t->path_len <= SUBMIT_PATH_MAX))
 		return true;
-	/* the long one may be the tenant's, which is then like an absent one */
-	if ((rest = segments(t->path, t->path + t->path_len, r)) == -1)
-		return false;
-	if (rest > (int)SEGMENT_MAX)
+	/* the long one may be the tenant's, which is then like an absent one; form was judged above */
+	if (segments(t->path, t->path + t->path_len, r) > (int)SEGMENT_MAX)
 		return refuse(r, 414, "a segment of the path is over 255 bytes: shorten it");
 	if (t->path_len > SUBMIT_PATH_MAX)
 		return refuse(r, 414, "the path is over 1024 bytes: shorten it");
@@ -240,9 +238,7 @@ target_parse(const struct head *h, char *buf, struct target *t, struct refusal *
 		t->raw_path = (struct slice){ "/", 1 };
 		return true;
 	}
-	if (buf[0] != '/')
-		return refuse(r, 400, "the path must start with /");
-	if (n == 1)
+	if (n == 1)			/* "/": all forms start with it, where they have a path */
 		return true;
 	slash = buf[n - 1] == '/';
 	return split(t, buf + 1, (size_t)n - 1 - slash, slash, r);

@@ -224,8 +224,10 @@ class LifeClient(Worker):
         life.did(self.what, self.value, tag, self.started, now)
 
     def lost(self):
-        if self.what != "get" and self.wanted not in (412, 404):
-            self.life.no_answer(self.what, self.value, self.started)
+        if self.what == "get":
+            return
+        # one that would do nothing now must not meet another state later: it may still be under way
+        self.life.no_answer(self.what, self.value if self.wanted not in (412, 404) else self.life.value, self.started)
 
 
 # --- the end of a round
