@@ -23,9 +23,9 @@
 #define SLACK		(PAGE_ROOM / 25)	/* left free: room for a change or two after the copy */
 
 struct builder_level {		/* the page being filled on this level */
-	union page_buf	buf;
 	size_t		lowlen;
 	uint8_t		low[KEY_MAX];	/* lower bound of its keys */
+	union page_buf	buf;
 };
 
 struct writer {

@@ -458,8 +458,8 @@ finish(struct scan *sc)
 	else if (sc->doubt != NULL) {
 		if (tell_doubt(sc) == -1)
 			return -1;
-	} else if (sc->held.commit != NULL && sc->held.segment == last->number &&
-	    each_record(sc->l, &sc->held, body_broken, NULL) != 0) {
+	} else if (sc->held.commit != NULL && each_record(sc->l, &sc->held, body_broken, NULL) != 0) {
+		/* it lies in the last segment: another one behind it would have had it told */
 		last->end = sc->held.first;
 		sc->held.commit = NULL;
 		sc->pos = sc->before;

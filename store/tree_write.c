@@ -201,7 +201,7 @@ put_root(struct tree_writer *w, const struct put *up)
 	id = page_new(w, level);
 	p = page_mine(w, id);
 	page_child_pack(payload, up->id, &up->agg);
-	page_insert(p, 0, NULL, 0, payload);
+	page_insert(p, 0, up->sep, 0, payload);
 	page_child_pack(payload, up->right, &up->right_agg);
 	page_insert(p, 1, up->sep, up->seplen, payload);
 	w->t.root = id;

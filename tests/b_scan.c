@@ -1,6 +1,7 @@
 /* tests/b_scan.c - store/log.h: log_scan(), log_cut(); L2, L3, F13. */
 #include "config.h"
 
+#define T_TMP	"/dev/shm"
 #include "tests/b_batch.h"
 
 static struct t_seen	seen;
