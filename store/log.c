@@ -138,6 +138,8 @@ read_head(struct log *l, struct segment *s, struct segment_head *h, int *error)
 	if (newest && read_anew(fd) == -1)
 		*error = errno;
 	s->bytes = size < SEGMENT_MAX ? size : SEGMENT_MAX;
+	if (newest)
+		s->data = segment_data(fd, s->bytes);
 	do
 		n = pread(fd, h, sizeof(*h), 0);
 	while (n == -1 && errno == EINTR);
@@ -457,7 +459,7 @@ log_unlink(struct log *l, uint32_t number)
 static uint64_t
 dirty_end(const struct segment *s, uint64_t from)
 {
-	uint64_t	to = s->maplen;
+	uint64_t	to = segment_extent(s);
 
 	while (to > from && s->map[to - 1] == 0)
 		to--;

@@ -324,6 +324,13 @@ open_log(struct store *s, uint64_t segment_size)
 		return 0;
 	if (errno != ENOENT)
 		return -1;
+	/* a first start has neither; a tree without a log is what is left of a store */
+	if (checkpoint_newest(s->dirfd, 0) != 0) {
+		snprintf(s->reason, sizeof(s->reason), "there is a checkpoint but no log segment: the log is lost; "
+		    "restore it, or move the directory away to begin anew");
+		errno = EILSEQ;
+		return -1;
+	}
 	return log_create(&s->log, s->dirfd, segment_size);
 }
 

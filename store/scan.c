@@ -364,7 +364,7 @@ resync(struct scan *sc, struct segment *s, uint64_t at)
 	const struct commit_rec	*c;
 	uint64_t		 first;
 
-	if ((c = batch_find(sc->l, s->map, s->maplen, at, sc->pos.batch, &first)) == NULL)
+	if ((c = batch_find(sc->l, s->map, segment_extent(s), at, sc->pos.batch, &first)) == NULL)
 		return 0;
 	if (tell_doubt(sc) == -1)
 		return -1;
@@ -383,7 +383,7 @@ scan_batches(struct scan *sc, struct segment *s, uint64_t at)
 
 	for (;; at = sc->pos.offset) {
 		s->end = at;
-		if (at >= s->maplen || all_zero(s->map + at, s->maplen - at))
+		if (at >= segment_extent(s) || all_zero(s->map + at, segment_extent(s) - at))
 			return 0;
 		c = sc->linked ? batch_at(sc->l, s->map, s->maplen, at, sc->pos.chain) : NULL;
 		if (c != NULL && c->batch == sc->pos.batch + 1) {

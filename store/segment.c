@@ -297,6 +297,28 @@ segment_unmap(struct segment *s)
 	s->maplen = 0;
 }
 
+/* lseek(2): SEEK_DATA and SEEK_HOLE; preallocated blocks that nobody wrote to are a hole. */
+uint64_t
+segment_data(int fd, uint64_t size)
+{
+	off_t	end = 0, at = 0;
+
+	while ((uint64_t)at < size) {
+		if ((at = lseek(fd, at, SEEK_DATA)) == -1)
+			return errno == ENXIO ? (uint64_t)end : size;
+		if ((at = lseek(fd, at, SEEK_HOLE)) == -1)
+			return size;
+		end = at;
+	}
+	return size;
+}
+
+uint64_t
+segment_extent(const struct segment *s)
+{
+	return s->data != 0 && s->data < s->maplen ? s->data : s->maplen;
+}
+
 const struct segment_head *
 segment_head(const struct log *l, struct segment *s)
 {

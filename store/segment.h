@@ -39,6 +39,10 @@ void	segment_unmap(struct segment *s);
 /* The head in the mapping; NULL where it is broken or another store's. */
 const struct segment_head *segment_head(const struct log *l, struct segment *s);
 
+/* Where the file system says that written blocks end; the size where it does not know. */
+uint64_t segment_data(int fd, uint64_t size);
+/* Of a mapped one: what may differ from zero ends here.  Looking further would only fill memory with zeros. */
+uint64_t segment_extent(const struct segment *);
 /* Zeros to offset `to`: 0 or -1. */
 int	segment_zero(int fd, uint64_t from, uint64_t to);
 
