@@ -67,7 +67,7 @@ class Server:
     slowable = True     # syncs are calls that a preloaded library sees
 
     def __init__(self, build, cores):
-        self.build, self.cores, self.process, self.port, self.dir = build, cores, None, None, None
+        self.build, self.cores, self.process, self.port, self.dir, self.settled_kib = build, cores, None, None, None, None
 
     def check(self):
         """Raises Skip where it cannot run here."""
@@ -97,6 +97,7 @@ class Server:
             env.update(LD_PRELOAD=os.path.join(self.build, "tests", "slowsync.so"), HOLDFAST_SLOWSYNC_US=str(SLOW_US),
                        HOLDFAST_SLOWSYNC_MERGE="1")
         command = ["taskset", "-c", self.cores] + self.command(workload)
+        self.settled_kib = None
         begin = time.monotonic()
         with open(self.log_path(), "ab") as log:
             self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir)

@@ -100,6 +100,7 @@ log_create(struct log *l, int dirfd, uint64_t segment_size)
 		goto fail;
 	s->bytes = h.bytes;
 	s->first_seq = h.first_seq;
+	s->data = SEGMENT_HEAD;
 	l->pos = (struct log_pos){ .segment = 1, .offset = SEGMENT_HEAD };
 	return 0;
 fail:

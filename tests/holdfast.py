@@ -131,12 +131,12 @@ def pss_bytes(pid):
 class Daemon:
     """One holdfastd -d.  Options are configuration keys with _ for -: max_document="1M".
 
-    The directory (data, control socket, pid file) outlives stop() and kill9(), so
+    where: the directory to make its own in.  It (data, control socket, pid file) outlives stop() and kill9(), so
     that start() comes back to the same store; close() removes it.
     """
 
-    def __init__(self, preload=None, env=None, **options):
-        self.dir = tempfile.mkdtemp(prefix="hf-", dir=os.environ.get("HOLDFAST_TMP"))
+    def __init__(self, preload=None, env=None, where=None, **options):
+        self.dir = tempfile.mkdtemp(prefix="hf-", dir=where or os.environ.get("HOLDFAST_TMP") or None)
         self.data = os.path.join(self.dir, "data")
         self.control = os.path.join(self.dir, "ctl")
         self.pid_file = os.path.join(self.dir, "pid")

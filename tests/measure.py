@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -53,18 +54,42 @@ def load(port, *args, cpu=()):
 # --- the figures
 
 
+def pin(pids, cpus):
+    for pid in pids:
+        for task in os.listdir("/proc/%d/task" % pid):
+            os.sched_setaffinity(int(task), cpus)
+
+
+def _own_sync_ms(where):
+    """What a sync of 4 KiB of an allocated file costs there by itself, median."""
+    times = []
+    with tempfile.TemporaryFile(dir=where) as f:
+        f.write(bytes(1 << 20))
+        os.fsync(f.fileno())
+        for n in range(64):
+            os.pwrite(f.fileno(), os.urandom(4096), n * 4096)
+            started = time.monotonic()
+            os.fdatasync(f.fileno())
+            times.append((time.monotonic() - started) * 1000)
+    return sorted(times)[32]
+
+
 @measure
 def slow_disk():
-    """3 ms added to each sync: 0.8 x connections / 3 ms."""
+    """3 ms added to each sync: 0.8 x connections / 3 ms.  In memory, so that 3 ms is what a sync takes; on the disk as well,
+    whose own sync comes on top."""
     if not os.access(LOAD, os.X_OK):
         return
     shim = holdfast.shim("slowsync")
-    with Daemon(preload=shim, env={"HOLDFAST_SLOWSYNC_US": "3000"}) as d:
-        t = d.tenant()
-        for connections in 64, 8, 1:
-            rate = load(d.port, "-m", 100, "-c", connections, "-k", 1000, "-x", t.path("k"), "-b", 16, "-w", 1, "-s", 4)["per_s"]
-            goal = 0.8 * connections / 0.003
-            yield Figure("PUT/s, 3 ms per sync, %d connections" % connections, rate, "/s", ">= %.0f" % goal, rate >= goal)
+    places = [("in memory", "/dev/shm")] if os.access("/dev/shm", os.W_OK) else []
+    for name, where in [*places, ("on disk", os.environ.get("HOLDFAST_TMP") or tempfile.gettempdir())]:
+        sync = 3 + _own_sync_ms(where)
+        with Daemon(where=where, preload=shim, env={"HOLDFAST_SLOWSYNC_US": "3000"}) as d:
+            t = d.tenant()
+            for connections in 64, 8, 1:
+                rate = load(d.port, "-m", 100, "-c", connections, "-k", 1000, "-x", t.path("k"), "-b", 16, "-w", 1, "-s", 4)["per_s"]
+                goal = 0.8 * connections / sync * 1000
+                yield Figure("PUT/s %s, %.2f ms per sync, %d connections" % (name, sync, connections), rate, "/s", ">= %.0f" % goal, rate >= goal)
 
 
 @measure
@@ -88,10 +113,12 @@ def get_against_bare():
                 for name, (pids, to) in servers.items():
                     r = load(to, "-c", 64, "-k", 0, "-x", t.path("a"), "-w", 0.2, "-s", 1, cpu=pids)
                     rates[name].append(r["answers"] / r["server_cpu_s"])
-        middle = {n: sorted(r)[len(r) // 2] for n, r in rates.items()}
-        ratio = middle["holdfast"] / middle["bare"]
-        yield Figure("GET answers per CPU second, 64 connections", middle["holdfast"], "/s", "", True)
-        yield Figure("the same, of a bare epoll responder's", ratio * 100, "%", ">= 70", ratio >= 0.7)
+        # pairs of slices right behind each other: what else the machine does moves both
+        ratios = sorted(h / b for h, b in zip(rates["holdfast"], rates["bare"]))
+        for name, r in rates.items():
+            yield Figure("GET answers per CPU second, 64 connections: %s" % name, sorted(r)[len(r) // 2], "/s", "", True)
+        ratio = ratios[len(ratios) // 2]
+        yield Figure("holdfast of bare, median (%.0f to %.0f %%)" % (ratios[0] * 100, ratios[-1] * 100), ratio * 100, "%", ">= 70", ratio >= 0.7)
     finally:
         bare.terminate()
         bare.wait()
@@ -237,6 +264,9 @@ def syscalls_of_a_get():
 def main():
     names = sys.argv[1:] or list(MEASURES)
     missed = 0
+    busy = os.getloadavg()[0]
+    if busy > 0.5:
+        print("the machine is not quiet (load %.1f before this began): rates, and what depends on batching, are of it as well" % busy)
     for name in names:
         print("-- " + name, flush=True)
         none = True
