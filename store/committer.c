@@ -72,7 +72,8 @@ struct committer {
 	bool			 opened;	/* the store; false: it must not be touched (sync failed before) */
 	bool			 alone;		/* the batch holds a suspect: nothing else with it */
 	uint64_t		 probe_at;	/* full: when to look for room again */
-	uint64_t		 leave_at;	/* the master is dead */
+	uint64_t		 lifeline_at;	/* when to look for the master again */
+	uint64_t		 leave_at;	/* it is dead: leave then */
 };
 
 static struct committer	c;	/* one per process */
@@ -681,8 +682,12 @@ may_leave(void)
 {
 	uint64_t	now = monotonic_us();
 
-	if (c.leave_at == 0 && master_is_gone())
-		c.leave_at = now + LEAVE_US;
+	/* PDEATHSIG tells at once; asking now and then is for the case that it does not come */
+	if (c.leave_at == 0 && (boot_stopping || now >= c.lifeline_at)) {
+		c.lifeline_at = now + IDLE_US / 2;
+		if (master_is_gone())
+			c.leave_at = now + LEAVE_US;
+	}
 	if (c.leave_at != 0 ? now < c.leave_at : !boot_stopping)
 		return false;
 	return is_quiet() && queue_length(c.queue) == 0 && !lanes_have_more();
