@@ -183,8 +183,7 @@ answer_problem_with(struct worker *w, struct conn *c, unsigned code, const char 
 
 	n = (size_t)(put_problem(problem, status_of(code), detail, strnlen(detail, DETAIL_MAX)) - problem);
 	p = answer_begin(w, c, code, len + n);
-	if (len > 0)
-		p = put_bytes(p, fields, len);
+	p = put_bytes(p, fields, len);
 	p = PUT_LIT(p, "Content-Type: application/problem+json\r\nContent-Length: ");
 	p = put_u64(p, n);
 	p = PUT_LIT(p, "\r\n\r\n");
@@ -197,7 +196,7 @@ answer_problem_with(struct worker *w, struct conn *c, unsigned code, const char 
 void
 answer_problem(struct worker *w, struct conn *c, unsigned code, const char *detail)
 {
-	answer_problem_with(w, c, code, detail, NULL, 0);
+	answer_problem_with(w, c, code, detail, "", 0);
 }
 
 void
@@ -205,7 +204,7 @@ answer_no_content(struct worker *w, struct conn *c, const char *fields, size_t l
 {
 	char	*p = answer_begin(w, c, 204, len);
 
-	answer_end(w, len > 0 ? put_bytes(p, fields, len) : p);
+	answer_end(w, put_bytes(p, fields, len));
 	conn_answered(c);
 }
 

@@ -47,7 +47,7 @@ void	 answer_end(struct worker *, char *p);
 
 /* A problem without a field of its own; detail says what to do. */
 void	answer_problem(struct worker *, struct conn *, unsigned status, const char *detail);
-/* The same with field lines ("Allow: GET\r\n"); NULL, 0: none. */
+/* The same with field lines ("Allow: GET\r\n"). */
 void	answer_problem_with(struct worker *, struct conn *, unsigned status, const char *detail,
 	    const char *fields, size_t len);
 /* 204 with field lines. */

@@ -60,12 +60,6 @@ conn_to(struct conn *c, enum conn_state state)
 	c->state = (uint8_t)state;
 }
 
-bool
-conn_idle(const struct conn *c)
-{
-	return c->state == CONN_HEAD && c->held == NULL && c->out == NULL;
-}
-
 /* --- opening and closing ------------------------------------------------ */
 
 /* Slots come in slabs and are never given back: what was needed once will be again. */
@@ -325,7 +319,7 @@ static void
 too_slow(struct worker *w, struct conn *c, const char *detail)
 {
 	in_open(&w->in, c);
-	conn_refuse(w, c, 408, detail, NULL, 0);
+	conn_refuse(w, c, 408, detail, "", 0);
 	settle(w, c, STEP_WRITE);
 }
 
@@ -375,7 +369,7 @@ conn_spare(struct worker *w)
 	struct conn	*c;
 	unsigned	 looked = 0;
 
-	TAILQ_FOREACH(c, &w->timers.q[TIMER_IDLE], timed) {
+	for (c = TAILQ_FIRST(&w->timers.q[TIMER_IDLE]); c != NULL; c = TAILQ_NEXT(c, timed)) {
 		if (!has_input(c))
 			return c;
 		if (++looked == LOOK)
@@ -396,7 +390,8 @@ conn_close_idle(struct worker *w)
 {
 	struct conn	*c, *next;
 
-	TAILQ_FOREACH_SAFE(c, &w->timers.q[TIMER_IDLE], timed, next) {
+	for (c = TAILQ_FIRST(&w->timers.q[TIMER_IDLE]); c != NULL; c = next) {
+		next = TAILQ_NEXT(c, timed);
 		if (has_input(c)) {
 			c->readable = true;
 			again(w, c);

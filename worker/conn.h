@@ -109,8 +109,6 @@ void		 conn_answered(struct conn *);
 void		 conn_complete(struct worker *, struct conn *, const struct lane_result *);
 /* Its time-out is over. */
 void		 conn_expired(struct worker *, struct conn *);
-/* Is it between requests, with nothing sent or received pending?  Then it is in TIMER_IDLE's queue. */
-bool		 conn_idle(const struct conn *);
 /* The connection that can be missed best; NULL: all have a request under way. */
 struct conn	*conn_spare(struct worker *);
 /* Closes it, to make room. */

@@ -60,6 +60,16 @@ reason(const struct worker *w, char *out, size_t size)
 #define REASON (sizeof(((struct region_head *)0)->reason))
 
 void
+health_reason(const struct worker *w, char out[HEALTH_REASON])
+{
+	_Static_assert(REASON == HEALTH_REASON, "as in the region");
+	if (store_state(w) == STORE_READY)
+		out[0] = '\0';
+	else
+		(void)reason(w, out, HEALTH_REASON);
+}
+
+void
 health_ready(struct worker *w, struct conn *c)
 {
 	static const char	body[] = "{\"status\":\"ready\"}\n";
@@ -123,6 +133,11 @@ static const struct figure of_committer[] = {
 	{ CC_RECOVERY_US, "recovery_microseconds", "The last recovery.", true },
 	{ CC_STARTS, "committer_starts_total", "Starts of the committer.", false },
 	{ CC_DAMAGED, "damaged", "Damages found in the store.", true },
+	{ CC_SCRUB_PASSES, "scrub_passes_total", "Times that all live records were read again in idle time.", false },
+	{ CC_SCRUB_BYTES, "scrub_bytes_total", "Bytes read for that.", false },
+	{ CC_SCRUB_DAMAGED, "scrub_damaged_total", "Damages found that way.", false },
+	{ CC_DISK_FREE, "disk_free_bytes", "Room left on the file system of the data directory.", true },
+	{ CC_INODES_FREE, "disk_free_inodes", "Inodes left there.", true },
 };
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -15,4 +15,8 @@ void	health_ready(struct worker *, struct conn *);
 void	health_status(struct worker *, struct conn *);
 void	health_metrics(struct worker *, struct conn *);
 
+/* What keeps the store from taking writes, as the committer said it; "" where nothing does. */
+#define HEALTH_REASON	192u
+void	health_reason(const struct worker *, char out[HEALTH_REASON]);
+
 #endif

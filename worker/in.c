@@ -13,7 +13,6 @@
 #include "worker/worker.h"
 
 #define HELD_LEAST	512u
-#define DISCARD		(1u << 20)	/* per receive of a lingering connection */
 #define SKIP_MOST	65536u		/* an announced body that is rather read past than the connection closed */
 
 int
@@ -132,12 +131,10 @@ fill_arena(struct worker *w, struct conn *c, void *p, size_t len)
 static void
 discard(struct worker *w, struct conn *c)
 {
-	bool	tcp = c->kind != LISTEN_CONTROL;
-	size_t	len = tcp ? DISCARD : IN_RECV;
 	ssize_t	r;
 
-	r = recv(c->fd, w->in.scratch, len, tcp ? MSG_TRUNC : 0);
-	if (received(w, c, r, len))
+	r = recv(c->fd, w->in.scratch, IN_SCRATCH, c->kind == LISTEN_CONTROL ? 0 : MSG_TRUNC);
+	if (received(w, c, r, IN_SCRATCH))
 		c->left -= (uint64_t)r < c->left ? (uint64_t)r : c->left;
 }
 

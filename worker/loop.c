@@ -128,7 +128,7 @@ loop_init(struct worker *w)
 
 /* On the control socket the peer's uid is the authority. */
 static bool
-is_administrator(const struct worker *w, int fd)
+is_administrator(struct worker *w, int fd)
 {
 	struct ucred	u;
 	socklen_t	len = sizeof(u);
@@ -137,7 +137,10 @@ is_administrator(const struct worker *w, int fd)
 		return false;
 	if (u.uid == 0 || u.uid == w->boot->set.uid)
 		return true;
-	log_warnx("control socket: uid %u is neither root nor the server's user: closed", (unsigned)u.uid);
+	if (w->loop.stranger_ms == 0 || w->clock.ms - w->loop.stranger_ms >= TOLD_EVERY_MS) {
+		log_warnx("control socket: uid %u is neither root nor the server's user: closed", (unsigned)u.uid);
+		w->loop.stranger_ms = w->clock.ms;
+	}
 	return false;
 }
 
@@ -145,8 +148,10 @@ is_administrator(const struct worker *w, int fd)
 static bool
 out_of_descriptors(struct worker *w)
 {
+	int		 why = errno;
 	struct conn	*spare = conn_spare(w);
 
+	errno = why;
 	if (w->loop.told_ms == 0 || w->clock.ms - w->loop.told_ms >= TOLD_EVERY_MS) {
 		log_warn("accept: %s", spare != NULL ? "the longest idle connection is closed for the new one" :
 		    "new connections wait");
@@ -171,13 +176,18 @@ accept_one(struct worker *w, const struct listener *l)
 		switch (errno) {
 		case EAGAIN:
 			return 0;
+		case ECONNABORTED:	/* this one's peer is gone; the next may be there */
+		case EINTR:
+		case EPERM:
+		case EPROTO:
+			return 1;
 		case EMFILE:
 		case ENFILE:
 		case ENOBUFS:
 		case ENOMEM:
 			return out_of_descriptors(w) ? 1 : -1;
-		default:
-			return 1;	/* this one's peer is gone; the next may be there */
+		default:		/* whatever it is, it will be the same at once: not in a circle */
+			return -1;
 		}
 	}
 	if (l->kind == LISTEN_CONTROL && !is_administrator(w, fd)) {
@@ -346,7 +356,8 @@ let_go(struct worker *w)
 	if (floor == w->mapped_floor)
 		return;
 	w->mapped_floor = floor;
-	TAILQ_FOREACH_SAFE(c, &w->timers.q[TIMER_WRITE], timed, next) {
+	for (c = TAILQ_FIRST(&w->timers.q[TIMER_WRITE]); c != NULL; c = next) {
+		next = TAILQ_NEXT(c, timed);
 		out_let_go(w, c);
 		if (c->broken)
 			conn_close(w, c);
@@ -367,9 +378,9 @@ wait_events(struct worker *w, struct epoll_event *e)
 	if ((n = epoll_wait(w->loop.ep, e, LOOP_EVENTS, timeout)) == -1) {
 		if (errno != EINTR)
 			fatal("epoll_wait");
-		log_poll();	/* USR1 */
 		n = 0;
 	}
+	log_poll();	/* USR1 may have come */
 	if (armed)
 		lane_disarm(&w->writes.lane);
 	return n;

@@ -39,6 +39,7 @@ struct loop {
 	bool		paused;		/* the listeners are out of the set */
 	uint64_t	resume_ms;	/* when to try again at the latest */
 	uint64_t	told_ms;	/* when running out of descriptors was last logged */
+	uint64_t	stranger_ms;	/* and a peer on the control socket that has no business there */
 	uint64_t	end_ms;		/* draining: leave at the latest */
 	uint64_t	grace_ms;	/* draining: from then on idle connections are closed */
 };

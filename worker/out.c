@@ -105,6 +105,44 @@ out_doc(struct worker *w, struct conn *c, const struct doc *d, uint32_t from, ui
 
 /* --- sending ----------------------------------------------------------- */
 
+#define NEAR_BYTES	(128u << 10)	/* more than the kernel copies in one go */
+
+/*
+ * A send fell short, or said EFAULT: is it that the mapping lost a page?  The
+ * kernel then stops in front of the piece with that page, and no event would
+ * ever tell us to go on.
+ */
+static bool
+rest_there(struct worker *w, const struct iovec *iov, unsigned n, size_t sent)
+{
+	size_t	left = NEAR_BYTES, k;
+
+	for (; n > 0 && left > 0; iov++, n--) {
+		if (sent >= iov->iov_len) {
+			sent -= iov->iov_len;
+			continue;
+		}
+		k = iov->iov_len - sent < left ? iov->iov_len - sent : left;
+		if (!doc_there(w->reader, (const char *)iov->iov_base + sent, k)) {
+			count_add(w->count, CW_DAMAGED_READS, 1);
+			return false;
+		}
+		left -= k;
+		sent = 0;
+	}
+	return true;
+}
+
+static size_t
+bytes_of(const struct iovec *iov, unsigned n)
+{
+	size_t	sum = 0;
+
+	while (n-- > 0)
+		sum += iov[n].iov_len;
+	return sum;
+}
+
 /* One send; -1 where the socket takes no more now (writable false) or is broken. */
 static ssize_t
 send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n)
@@ -123,10 +161,15 @@ send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n)
 	if (r >= 0) {
 		count_add(w->count, CW_BYTES_OUT, (uint64_t)r);
 		c->progress = true;
+		if ((size_t)r < bytes_of(iov, n) && !rest_there(w, iov, n, (size_t)r))
+			c->broken = true;
 	} else if (errno == EAGAIN)
 		c->writable = false;
-	else
-		c->broken = true;	/* EFAULT too: the mapping lost its page */
+	else {
+		c->broken = true;
+		if (errno == EFAULT)
+			(void)rest_there(w, iov, n, 0);	/* says where */
+	}
 	return r;
 }
 
@@ -375,7 +418,10 @@ copy_out(struct worker *w, struct conn *c, struct piece *p)
 	if ((copy = malloc(sizeof(*copy) + n)) == NULL)
 		return NULL;
 	*copy = (struct piece){ .is_doc = true, .next = p->next, .len = n };
-	memcpy(copy->bytes, p->part.doc.body + p->part.pos, n);
+	if (!doc_copy(w->reader, copy->bytes, p->part.doc.body + p->part.pos, n)) {
+		free(copy);
+		return NULL;
+	}
 	w->out.copied += n;
 	return copy;
 }

@@ -27,7 +27,7 @@
 #define OUT_IOV		32u
 #define OUT_PARTS	16u
 #define OUT_SMALL	4096u		/* bodies up to this are copied beside their head */
-#define OUT_WINDOW	(256u << 10)	/* multiple of SUBMIT_CHUNK */
+#define OUT_WINDOW	(1u << 20)	/* a multiple of SUBMIT_CHUNK; smaller ones cost a send and a wake-up each */
 #define OUT_TURN	(1u << 20)	/* sent to one connection before the others get their turn */
 #define OUT_COPIED	(64u << 20)
 

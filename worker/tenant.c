@@ -4,7 +4,6 @@
  * Runs in: worker.
  */
 #include "config.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,8 @@
-/* worker/utf8.c - see worker/utf8.h. */
+/*
+ * worker/utf8.c - see worker/utf8.h.
+ *
+ * Runs in: worker.
+ */
 #include "config.h"
 #include "worker/utf8.h"
 

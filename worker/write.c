@@ -4,11 +4,13 @@
  * Runs in: worker.
  */
 #include "config.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "shm/bell.h"
 #include "shm/log.h"
 #include "worker/answer.h"
+#include "worker/health.h"
 #include "worker/worker.h"
 
 #define CONTINUE	"HTTP/1.1 100 Continue\r\n\r\n"
@@ -274,7 +276,7 @@ within_limit(struct worker *w, struct conn *c, uint64_t more)
 {
 	if (more <= c->write->limit - so_far(c->write))
 		return true;
-	conn_refuse(w, c, 413, TOO_LARGE, NULL, 0);
+	conn_refuse(w, c, 413, TOO_LARGE, "", 0);
 	return false;
 }
 
@@ -308,7 +310,7 @@ take_chunked(struct worker *w, struct conn *c)
 	for (;;) {
 		e = chunked_next(&x->parse, w->in.p, w->in.n, &used, &data, &n, &refusal);
 		if (e == PARSE_BAD) {
-			conn_refuse(w, c, refusal.status, refusal.detail, NULL, 0);
+			conn_refuse(w, c, refusal.status, refusal.detail, "", 0);
 			return PARSE_BAD;
 		}
 		if (!sink(w, c, data, n))
@@ -389,7 +391,7 @@ write_received(struct worker *w, struct conn *c, size_t n)
 void
 write_cut_short(struct worker *w, struct conn *c)
 {
-	conn_refuse(w, c, 400, "the body ended before its announced end; nothing was stored", NULL, 0);
+	conn_refuse(w, c, 400, "the body ended before its announced end; nothing was stored", "", 0);
 }
 
 /* --- the answer ----------------------------------------------------------------- */
@@ -426,6 +428,17 @@ created(struct worker *w, struct conn *c, const char *etag, size_t len)
 }
 
 static void
+problem_full(struct worker *w, struct conn *c)
+{
+	char	why[HEALTH_REASON], detail[HEALTH_REASON + 128];
+
+	health_reason(w, why);
+	snprintf(detail, sizeof(detail), "the disk is full; nothing was stored. Delete something, or ask the "
+	    "administrator%s%s%s", why[0] != '\0' ? " (" : "", why, why[0] != '\0' ? ")" : "");
+	answer_problem(w, c, 507, detail);
+}
+
+static void
 problem_of(struct worker *w, struct conn *c, enum outcome o, const char *etag, size_t len)
 {
 	switch (o) {
@@ -443,7 +456,7 @@ problem_of(struct worker *w, struct conn *c, enum outcome o, const char *etag, s
 		tenant_absent(w, c);
 		break;
 	case OUT_FULL:
-		answer_problem(w, c, 507, "the disk is full; nothing was stored. Delete something, or ask the administrator");
+		problem_full(w, c);
 		break;
 	case OUT_QUOTA:
 		answer_problem(w, c, 507, "the tenant is over its quota; nothing was stored. Delete something first");
@@ -585,20 +598,19 @@ orphan(void *arg, unsigned slot)
 void
 write_attach(struct worker *w)
 {
-	struct orphans	*o;
+	struct arena	*arena = &w->region.arena;
+	struct orphans	 o = { .w = w };
 	unsigned	 i;
 
 	TAILQ_INIT(&w->writes.queue);
 	SLIST_INIT(&w->writes.spares);
-	if ((o = calloc(1, sizeof(*o))) == NULL || (o->keep = calloc(1, w->region.arena.ngranules / 8 + 1)) == NULL)
+	if ((o.keep = calloc(1, arena->ngranules / 8 + 1)) == NULL)
 		fatal("no memory");
-	o->w = w;
-	lane_attach(&w->writes.lane, &w->region.lanes[w->lane], orphan, o);
-	arena_reclaim(&w->region.arena, w->lane, is_kept, o);
-	for (i = 0; i < o->n; i++)
-		submit_adopt(&w->region.arena, w->lane, o->submit[i]);
-	if (o->n > 0)
-		log_info("%u writes of the last worker on this lane are still under way", o->n);
-	free(o->keep);
-	free(o);
+	lane_attach(&w->writes.lane, &w->region.lanes[w->lane], orphan, &o);
+	arena_reclaim(arena, w->lane, is_kept, &o);
+	for (i = 0; i < o.n; i++)
+		submit_adopt(arena, w->lane, o.submit[i]);
+	if (o.n > 0)
+		log_info("%u writes of the last worker on this lane are still under way", o.n);
+	free(o.keep);
 }

@@ -46,7 +46,7 @@ struct writes {
 	unsigned		 under_way;		/* submitted and not collected, orphans too */
 	bool			 ring;			/* something was submitted in this round */
 	struct conn_queue	 queue;			/* connections in QUEUE, in order */
-	SLIST_HEAD(, write)	 spares;
+	SLIST_HEAD(write_list, write) spares;
 	unsigned		 nspares;
 };
 
@@ -58,7 +58,7 @@ void		write_attach(struct worker *);
  * cannot begin (503).
  */
 void		write_begin(struct worker *, struct conn *, const struct submit_args *);
-/* A body that is kept as text until text_done() makes a write of it. */
+/* A body that is kept as text until tenant_put_text() has made a write of it (write_text_done()). */
 void		write_begin_text(struct worker *, struct conn *);
 /* Is the request's framing fit for a body of at most `limit` bytes?  false: refused (411, 413, 400, 417). */
 bool		write_framing(struct worker *, struct conn *, uint64_t limit);
