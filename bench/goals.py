@@ -14,6 +14,12 @@ class Results:
         """Those measured whose name begins so; a peer in several forms counts with each."""
         return [s for w, s in self.by if w == workload and s.startswith(prefix)]
 
+    def http_peers(self, workload):
+        """Servers to compare reads with: without Redis, whose protocol is another; of a peer's forms the one in memory, where measured."""
+        names = sorted({s for w, s in self.by if w == workload} - {"bare", "redis"})
+        names = [n for n in names if not n.startswith("holdfast")]
+        return [n for n in names if n.endswith("-memory") or n.rsplit("-", 1)[0] + "-memory" not in names]
+
     def value(self, workload, server, key):
         r = self.by.get((workload, server))
         return r["median"].get(key) if r else None
@@ -48,6 +54,7 @@ def against(r, workload, key, goals, what, one="holdfast"):
     """A row for each server measured whose name begins with one of the goals' prefixes."""
     for prefix, bound in goals:
         others = r.servers(workload, prefix) or [prefix]
+        others = [o for o in others if o.endswith("-memory") or o.rsplit("-", 1)[0] + "-memory" not in others]
         for other in others:
             yield at_least("%s: of %s's" % (what, other), r.ratio(workload, one, other, key), bound)
 
@@ -55,14 +62,14 @@ def against(r, workload, key, goals, what, one="holdfast"):
 def small_gets(r):
     yield from against(r, "get-64", "per_cpu_s", [("bare", 0.9), ("axum", 1.5), ("hyper", 1.5), ("nginx", 1.5), ("drogon", 2)],
                        "small GET per CPU second")
-    for peer in sorted({s for w, s in r.by if w == "get-64" and s not in ("holdfast", "bare")}):
+    for peer in r.http_peers("get-64"):
         ratio = r.ratio("get-64", "holdfast", peer, "p99_us")
         yield at_most("small GET, p99: of %s's" % peer, ratio, 1, "%.2f x")
 
 
 def other_gets(r):
     yield from against(r, "pipe-16", "per_cpu_s", [("bare", 0.5)], "pipelined 16 per CPU second")
-    for peer in sorted({s for w, s in r.by if w == "pipe-16" and s not in ("holdfast", "bare")}):
+    for peer in r.http_peers("pipe-16"):
         yield from against(r, "pipe-16", "per_cpu_s", [(peer, 5)], "pipelined 16 per CPU second")
     yield from against(r, "conn", "per_cpu_s", [("nginx", 1.1)], "connection per request, per CPU second")
     yield from against(r, "get-1m", "per_cpu_s", [("axum", 1.3), ("nginx", 1.3)], "1 MiB GET per CPU second, verify-reads first", "holdfast-first")

@@ -48,6 +48,7 @@ def columns(results):
         ("p99.9", lambda r: micro(r["median"].get("p99_9_us"))),
         ("idle MiB", lambda r: mib(r.get("idle_kib"))),
         ("loaded MiB", lambda r: mib(r.get("loaded_kib"))),
+        ("of it files", lambda r: mib(r.get("loaded_file_kib")) if (r.get("loaded_file_kib") or 0) > 4096 else "-"),
         ("MiB", lambda r: mib(r["median"].get("pss_kib"))),
         ("MiB more", lambda r: mib(r["median"].get("more_kib"))),
         ("B written", lambda r: number(r["median"].get("written"))),

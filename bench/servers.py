@@ -49,10 +49,11 @@ def tree(pid):
     return found
 
 
-def pss_kib(pids):
+def pss_kib(pids, part=b"Pss"):
+    """Of all together; part Pss_File: what of it are mapped files, which the kernel can drop and read again."""
     total = 0
     for pid in pids:
-        m = re.search(rb"^Pss:\s+(\d+) kB", read("/proc/%d/smaps_rollup" % pid), re.M)
+        m = re.search(rb"^" + part + rb":\s+(\d+) kB", read("/proc/%d/smaps_rollup" % pid), re.M)
         total += int(m.group(1)) if m else 0
     return total
 
@@ -256,7 +257,7 @@ http {
 	fastcgi_temp_path %(dir)s/fastcgi;
 	uwsgi_temp_path %(dir)s/uwsgi;
 	scgi_temp_path %(dir)s/scgi;
-	open_file_cache max=20000 inactive=1h;
+	open_file_cache max=10000 inactive=1h;
 	open_file_cache_valid 1s;
 	server {
 		listen 127.0.0.1:%(port)d reuseport backlog=4096;

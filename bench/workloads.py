@@ -44,7 +44,7 @@ class Workload:
             return "has no HTTP"
         if self.slow and not server.slowable:
             return "does not sync"
-        if self.keys >= MILLION and (server.name == "bare" or server.name.endswith("-files")):
+        if self.keys >= MILLION and (server.name in ("bare", "nginx") or server.name.endswith("-files")):
             return "would take too long to fill, or has nothing to fill"
         return None
 
