@@ -18,6 +18,8 @@ static const struct command {
 	const char	*usage;
 } commands[] = {
 	{ "status", ctl_status, "status" },
+	{ "check", ctl_check, "check DIR" },
+	{ "repair", ctl_repair, "repair DIR" },
 	{ "tenant", ctl_tenant, "tenant add NAME [--public none|read|write]\n"
 	    "       holdfastctl [-s socket] tenant set NAME [--public none|read|write]\n"
 	    "       holdfastctl [-s socket] tenant show NAME\n"

@@ -1,10 +1,11 @@
 /*
  * master/ctl.h - holdfastctl: what its files share.
  *
- * Runs in: holdfastctl, a thin HTTP client of the control socket.
+ * Runs in: holdfastctl, a thin HTTP client of the control socket; check and
+ *          repair read a data directory instead, offline.
  *
- * Exit codes: 0 done; 1 the server said no; 64 wrong usage; 69 no server there,
- * or it did not answer like one.
+ * Exit codes: 0 done; 1 the server said no, or something is damaged; 64 wrong
+ * usage; 69 no server there, or it did not answer like one; the directory cannot be used.
  */
 #ifndef MASTER_CTL_H
 #define MASTER_CTL_H
@@ -75,6 +76,13 @@ bool	ctl_json_end(struct ctl_json *);
 /* Print what went wrong, where anything did.  The exit code. */
 int	ctl_tenant(const char *socket, int argc, char *argv[]);
 int	ctl_status(const char *socket, int argc, char *argv[]);
+/* --- ctl_offline.c: no socket, a data directory ------------------------------- */
+
+int	ctl_check(const char *socket, int argc, char *argv[]);
+int	ctl_repair(const char *socket, int argc, char *argv[]);
+
+/* --- ctl.c again: answers ------------------------------------------------------ */
+
 /* Not a 2xx: prints title and detail of the problem.  CTL_REFUSED. */
 int	ctl_refused(const struct answer *);
 /* No answer: says why.  CTL_UNAVAILABLE. */

@@ -51,6 +51,8 @@ struct region_head {
 	_Atomic(uint64_t)	 mapped_floor;		/* W: committer: epoch of segment removals; workers drop mappings when it moves */
 	struct bell		 committer_bell;
 	_Alignas(64) char	 reason[192];		/* W: committer before state: why not READY, one line, NUL-terminated */
+	_Alignas(64) _Atomic(uint64_t) bad_page;	/* W: workers (checkpoint number << 32 | page), committer (0): a page
+							   that a worker found damaged; the committer looks for itself */
 };
 
 struct region {			/* private to each process: pointers into the mapping */

@@ -20,6 +20,7 @@
 #include "shm/crc32c.h"
 #include "shm/log.h"
 #include "shm/proc.h"
+#include "store/crashpoint.h"
 #include "store/store.h"
 
 /* Room in each segment that only deletes may use: they must work on a full disk. */
@@ -105,23 +106,43 @@ stage_prepare(struct store *s, int niov)
 /* ------------------------------------------------------------------ room */
 
 static void
-say_full(struct store *s, const char *what, int error)
+say_full(struct store *s, uint64_t bytes, const char *why)
 {
 	if (!s->full)
-		log_warnx("%s: %s: %s; writes are answered 507 until there is room", s->dir, what, strerror(error));
+		log_warnx("%s: no room for a new log segment: %s; writes are answered 507 until there is", s->dir, why);
+	if (!s->full || bytes > s->full_bytes)
+		s->full_bytes = bytes;
 	s->full = true;
-	snprintf(s->reason, sizeof(s->reason), "no room for a new log segment: %s", strerror(error));
+	snprintf(s->reason, sizeof(s->reason), "no room for a new log segment: %s", why);
 }
 
-/* Is there any point in asking for another segment?  Only this file system is looked at (F29). */
-static bool
-disk_has_room(struct store *s, uint64_t bytes)
+static void
+room_again(struct store *s)
 {
+	if (s->full)
+		log_info("%s: there is room again", s->dir);
+	s->full = false;
+	s->full_bytes = 0;
+}
+
+/* Why there is no point in asking for a file of so many bytes; NULL.  Only this file system is looked at (F29). */
+static const char *
+disk_problem(struct store *s, uint64_t bytes)
+{
+	static char	text[96];
 	struct statvfs	v;
+	uint64_t	left;
 
 	if (fstatvfs(s->dirfd, &v) == -1)
-		return true;		/* let the attempt itself say why not */
-	return (uint64_t)v.f_bavail * v.f_frsize >= bytes;
+		return NULL;		/* let the attempt itself say why not */
+	if (v.f_files != 0 && v.f_favail == 0)
+		return "no free inodes (df -i)";	/* F27 */
+	left = (uint64_t)v.f_bavail * v.f_frsize;
+	if (left >= bytes)
+		return NULL;
+	snprintf(text, sizeof(text), "%llu KiB are free on the disk, %llu KiB are needed (with the reserve)",
+	    (unsigned long long)left / 1024, (unsigned long long)bytes / 1024);
+	return text;
 }
 
 /* First record of a segment: which others are live, so that a lost one is missed. */
@@ -143,38 +164,160 @@ list_segments(struct store *s)
 }
 
 int
-batch_room(struct store *s, uint64_t bytes, bool may_roll, bool reserve)
+batch_resume(struct store *s)
 {
-	uint64_t	left = log_left(&s->log), keep = reserve ? 0 : reserve_bytes(s);
-	uint64_t	need = bytes + sizeof(struct commit_rec);
-	uint64_t	list = sizeof(struct rec_head) + 8 + (s->log.nseg + 1) * sizeof(uint32_t);
-	bool		rolled = false;
+	if (s->log.pos.segment <= 1 || s->log.pos.offset != SEGMENT_HEAD)
+		return 0;
+	return list_segments(s);
+}
 
-	if (s->batch.bytes + need + keep <= left)
+/* Bytes of the segment that a record of `bytes` needs at least, if it begins one. */
+static uint64_t
+first_need(const struct store *s, uint64_t bytes)
+{
+	uint64_t	list = sizeof(struct rec_head) + 8 + (s->log.nseg + 1) * sizeof(uint32_t);
+
+	/* the reserve of the segment being left is of no use to anyone: ask with it */
+	return bytes + sizeof(struct commit_rec) + list + reserve_bytes(s);
+}
+
+/* A new segment out of free space, beside which the reserve has its room.  0; -1 errno, *why where there is none. */
+static int
+begin_segment(struct store *s, uint64_t need, const char **why)
+{
+	uint64_t	size = SEGMENT_HEAD + need, left = log_left(&s->log);
+	bool		rolled;
+
+	if (size < s->log.segment_size)
+		size = s->log.segment_size;
+	if ((*why = disk_problem(s, size + reserve_missing(s))) != NULL) {
+		errno = ENOSPC;
+		return -1;
+	}
+	/* more than is left: it is to be a new one in any case */
+	if (log_room(&s->log, need > left ? need : left + 1, s->max_seq + 1, &rolled) == 0)
+		return 0;
+	if (log_is_room_error(errno) && (*why = disk_problem(s, 0)) == NULL)
+		*why = strerror(errno);
+	return -1;
+}
+
+/* Likewise out of the reserve. */
+static int
+begin_spare(struct store *s, uint64_t need)
+{
+	uint64_t	size = s->reserve.log_bytes;
+
+	if (size == 0) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (log_room_spare(&s->log, RESERVE_LOG, size, need, s->max_seq + 1) == -1) {
+		if (log_is_room_error(errno) && need <= size - SEGMENT_HEAD)
+			s->reserve.log_bytes = 0;	/* it is not what it was */
+		return -1;
+	}
+	log_info("%s: the disk is full: log segment %u is the reserve's", s->dir, s->log.pos.segment);
+	s->reserve.log_bytes = 0;
+	return 0;
+}
+
+/* Begins a segment for whoever asks.  -1: ENOSPC, or something broke. */
+static int
+roll(struct store *s, uint64_t bytes, enum room who)
+{
+	uint64_t	 need = first_need(s, bytes);
+	const char	*why;
+
+	if (begin_segment(s, need, &why) == 0) {
+		room_again(s);
+		(void)reserve_keep(s);	/* before somebody else takes the room that was seen for it */
+	} else {
+		if (!log_is_room_error(errno))
+			goto broken;
+		say_full(s, bytes, why);
+		if (who == ROOM_WRITE)
+			goto full;
+		if (s->reserve.log_bytes == 0)
+			(void)reserve_keep(s);	/* a short one, of the last bit that there is */
+		if (begin_spare(s, need) == -1) {
+			if (!log_is_room_error(errno))
+				goto broken;
+			goto full;
+		}
+	}
+	s->segments_epoch = s->w.gen;
+	return list_segments(s);
+full:
+	errno = who == ROOM_DELETE && compact_brings_space(s) ? EAGAIN : ENOSPC;
+	return -1;
+broken:
+	batch_failed(s, errno);
+	errno = EIO;
+	return -1;
+}
+
+/* What must be left behind a record. */
+static uint64_t
+keep_for(const struct store *s, enum room who)
+{
+	switch (who) {
+	case ROOM_WRITE:
+	case ROOM_MOVE:
+		return reserve_bytes(s);
+	case ROOM_DELETE:
+		/* what compaction has begun to move has to arrive */
+		return reserve_bytes(s) / 8 + (reserve_in_use(s) ? s->moving : 0);
+	case ROOM_OWN:
+		break;
+	}
+	return 0;
+}
+
+int
+batch_room(struct store *s, uint64_t bytes, bool may_roll, enum room who)
+{
+	uint64_t	left = log_left(&s->log), keep = keep_for(s, who);
+
+	/* what stands in the reserve is not for those who filled the disk */
+	if (who == ROOM_WRITE && reserve_in_use(s))
+		left = 0;
+	if (s->batch.bytes + bytes + sizeof(struct commit_rec) + keep <= left)
 		return 0;
 	if (!may_roll || !batch_empty(s)) {
 		errno = EAGAIN;
 		return -1;
 	}
-	/* the reserve of the segment being left is of no use to anyone: ask with it */
-	need += list + reserve_bytes(s);
-	if (!disk_has_room(s, need > s->log.segment_size ? need : s->log.segment_size)) {
-		say_full(s, "log", ENOSPC);
-		errno = ENOSPC;
+	/* deletes and our own records are what space is won with */
+	if ((who == ROOM_WRITE || who == ROOM_MOVE) && !s->full &&
+	    compact_holds_back(s, bytes > s->log.segment_size ? bytes : s->log.segment_size, who == ROOM_MOVE)) {
+		errno = EAGAIN;
 		return -1;
 	}
-	if (log_room(&s->log, need, s->max_seq + 1, &rolled) == -1) {
-		if (errno == ENOSPC || errno == EDQUOT)
-			say_full(s, "log", errno);
-		return -1;
-	}
-	if (s->full)
-		log_info("%s: there is room again", s->dir);
-	s->full = false;
-	if (!rolled)
-		return 0;
-	s->segments_epoch = s->w.gen;
-	return list_segments(s);
+	return roll(s, bytes, who);
+}
+
+void
+batch_probe(struct store *s)
+{
+	if (!s->full || s->error != ERR_NONE || !batch_empty(s) || !reserve_keep(s))
+		return;
+	/* a document with a segment of its own waits until somebody PUTs it again */
+	if (first_need(s, s->full_bytes) > s->log.segment_size - SEGMENT_HEAD) {
+		if (disk_problem(s, first_need(s, s->full_bytes)) == NULL)
+			room_again(s);
+	} else if (batch_room(s, s->full_bytes, true, ROOM_WRITE) == 0)
+		room_again(s);
+}
+
+uint64_t
+batch_room_full(const struct store *s)
+{
+	uint64_t	left = log_left(&s->log), keep = 2 * reserve_bytes(s) + first_need(s, 0);
+
+	if (s->reserve.log_bytes > left + SEGMENT_HEAD)
+		left = s->reserve.log_bytes - SEGMENT_HEAD;
+	return left > s->batch.bytes + keep ? left - s->batch.bytes - keep : 0;
 }
 
 /* ------------------------------------------------------------------ adding */
@@ -274,10 +417,9 @@ outcome_of_errno(int e)
 	switch (e) {
 	case ENOSPC:
 	case EDQUOT:
+	case EFBIG:		/* a limit of the system's, ulimit -f: too large is refused before */
 	case ENOMEM:
 		return OUT_FULL;
-	case EFBIG:
-		return OUT_TOO_LARGE;
 	case EINVAL:
 		return OUT_POISON;
 	default:
@@ -316,22 +458,25 @@ batch_add(struct store *s, const struct op *op, struct result *res, bool may_rol
 	if (bytes > SEGMENT_MAX / 2 || op->body_len > UINT32_MAX)
 		return refuse(res, OUT_TOO_LARGE, NULL);
 	o = decide(s, op, &now);
+	if (store_faulted(s))
+		return ADD_LATER;
 	if (o == OUT_READONLY) {	/* a damaged page: whoever comes next decides it */
 		s->error = ERR_TREE;
 		return ADD_LATER;
 	}
 	if (o != OUT_CREATED && o != OUT_REPLACED && o != OUT_DELETED)
 		return refuse(res, o, &now);
-	if (batch_room(s, bytes, may_roll, o == OUT_DELETED) == -1) {
+	if (batch_room(s, bytes, may_roll, o == OUT_DELETED ? ROOM_DELETE : ROOM_WRITE) == -1) {
 		if (errno == EAGAIN)
 			return ADD_LATER;
-		if (o != OUT_DELETED || s->batch.bytes + bytes + sizeof(struct commit_rec) > log_left(&s->log))
-			return refuse(res, outcome_of_errno(errno), NULL);
+		return refuse(res, outcome_of_errno(errno), NULL);
 	}
 	if (stage_prepare(s, op->niov) == -1)
 		return refuse(res, OUT_FULL, NULL);
-	if (fill_head(s, op, &now, h) == -1)
+	if (fill_head(s, op, &now, h) == -1) {
+		s->faults = guard_filled();	/* at most its tenant's record */
 		return refuse(res, outcome_of_errno(errno), NULL);
+	}
 	if (rec_bytes(h) != bytes)
 		return refuse(res, OUT_POISON, NULL);
 	h->head_crc = head_crc(h);
@@ -373,7 +518,7 @@ batch_add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t le
 		errno = EFBIG;
 		return -1;
 	}
-	if (batch_room(s, bytes, may_roll, true) == -1 || (buf = calloc(1, bytes)) == NULL)
+	if (batch_room(s, bytes, may_roll, ROOM_OWN) == -1 || (buf = calloc(1, bytes)) == NULL)
 		return -1;
 	h.body_crc = len != 0 ? crc32c(0, body, len) : 0;
 	memcpy(buf, &h, sizeof(h));
@@ -392,17 +537,18 @@ batch_add_moved(struct store *s, const struct rec_head *old, uint32_t segment, u
 
 	(void)segment;
 	(void)offset;
-	if (!rec_body_ok(old)) {
-		errno = EILSEQ;
-		return -1;
-	}
-	if (batch_room(s, bytes, may_roll, false) == -1)
+	if (batch_room(s, bytes, may_roll, ROOM_MOVE) == -1)
 		return -1;
 	/* a copy: the record must not change between its checksum and the write */
 	if ((buf = malloc(bytes)) == NULL)
 		return -1;
 	memcpy(buf, old, bytes);
 	h = (struct rec_head *)(void *)buf;
+	if (guard_filled() != s->faults || h->head_crc != head_crc(h) || !rec_body_ok(h)) {
+		free(buf);
+		errno = EILSEQ;
+		return -1;
+	}
 	h->flags |= REC_MOVED;
 	h->lane = REC_LANE_NONE;
 	h->number = 0;
@@ -444,6 +590,33 @@ seal(struct store *s)
 	s->w.gen = s->sealed.root.gen + 1;
 }
 
+#ifdef HOLDFAST_DEBUG
+/* The batch is written: what is in it, beside clients' writes? */
+static void
+written_points(const struct batch *b)
+{
+	bool	drops = false;
+
+	for (unsigned i = 0; i < b->nowned; i++)
+		drops |= ((const struct rec_head *)(const void *)b->owned[i])->kind == REC_DROP_SEGMENT;
+	crash_point("after-append");
+	crash_point_if(b->moved != 0, "move-written");
+	crash_point_if(drops, "drop-written");
+}
+#else
+#define written_points(b) ((void)0)
+#endif
+
+/* A file system that has no room even for blocks that it promised: nothing was acknowledged. */
+static void
+full_in_write(struct store *s)
+{
+	s->error = ERR_FULL_IN_WRITE;
+	s->full = true;
+	snprintf(s->reason, sizeof(s->reason), "%s: %s", s->log.what, strerror(ENOSPC));
+	batch_reset(&s->batch);
+}
+
 int
 batch_write(struct store *s)
 {
@@ -451,6 +624,8 @@ batch_write(struct store *s)
 	struct commit_rec	*c = &b->commit;
 
 	RUNS_IN(IN_COMMITTER | IN_TEST);
+	if (store_faulted(s))
+		return -1;
 	*c = (struct commit_rec){
 		.mark = s->log.mark, .batch = s->log.pos.batch + 1, .region = s->region_id,
 		.max_seq = s->max_seq, .time_ms = s->time_ms,
@@ -460,9 +635,13 @@ batch_write(struct store *s)
 	c->rec_crc = crc32c(0, (const uint8_t *)c + 12, sizeof(*c) - 12);
 	b->iov[b->niov++] = (struct iovec){ c, sizeof(*c) };
 	if (log_write(&s->log, 0, b->iov, (int)b->niov) == -1) {
-		batch_failed(s, errno);
+		if (errno == ENOSPC || errno == EDQUOT)
+			full_in_write(s);
+		else
+			batch_failed(s, errno);
 		return -1;
 	}
+	written_points(b);
 	log_advance(&s->log, b->bytes, b->crc);
 	s->tail += b->bytes + sizeof(*c);
 	batch_reset(b);
@@ -481,10 +660,20 @@ batch_publish(struct store *s)
 void
 batch_failed(struct store *s, int error)
 {
-	/* A full disk at write time: nothing was acknowledged, the tail is cut by the next committer. */
-	s->error = error == ENOSPC || error == EDQUOT ? ERR_FULL_IN_WRITE : ERR_SYNC;
-	snprintf(s->reason, sizeof(s->reason), "log segment %u: write or sync failed: %s",
-	    s->log.pos.segment, strerror(error));
-	log_warnx("%s: %s; no write is acknowledged from here on", s->dir, s->reason);
+	s->error = ERR_SYNC;
+	snprintf(s->reason, sizeof(s->reason), "%s: %s",
+	    s->log.what[0] != '\0' ? s->log.what : "write or sync of the log", strerror(error));
+	log_warnx("%s: %s; NO WRITE IS ACKNOWLEDGED FROM HERE ON, until holdfast is restarted", s->dir, s->reason);
 	batch_reset(&s->batch);
+	s->sealed.is = false;	/* it never becomes public */
+}
+
+bool
+store_faulted(struct store *s)
+{
+	if (guard_filled() == s->faults)
+		return false;
+	if (s->error == ERR_NONE)
+		s->error = guard_filled_tree() != s->tree_faults ? ERR_TREE : ERR_LOG;
+	return true;
 }

@@ -35,14 +35,23 @@ void	checkpoint_close(struct checkpoint *);
  * and checksums are filled in.  Stops with ECANCELED soon after *cancel
  * becomes nonzero.  pace (may be NULL) is called with the bytes written every
  * 256 KiB: the thread's throttle.  0: durable, renamed.  -1: errno; no file is
- * left but possibly a .tmp.
+ * left but possibly a .tmp.  ESTALE: it was the directory that could not be synced.
  */
 int	checkpoint_write(const struct tree *t, int dirfd, struct checkpoint_head *head,
 	    const struct checkpoint_segment *segments, const volatile int *cancel,
 	    void (*pace)(void *, size_t), void *arg);
+/*
+ * The same into the file `spare` (store/reserve.h), which is renamed for it: for a
+ * disk without room.  NULL: a new one.  Where even that does not do it is renamed back.
+ */
+int	checkpoint_write_into(const struct tree *t, int dirfd, struct checkpoint_head *head,
+	    const struct checkpoint_segment *segments, const volatile int *cancel,
+	    void (*pace)(void *, size_t), void *arg, const char *spare);
 /* Highest number for which a tree-N file exists below `below` (0: any); 0: none. */
 uint32_t checkpoint_newest(int dirfd, uint32_t below);
 /* Unlinks all tree files but `keep`, and left-over .tmp; fsyncs the directory.  0 or -1. */
 int	checkpoint_tidy(int dirfd, uint32_t keep);
+/* Unlinks left-over .tmp only; no sync. */
+void	checkpoint_tidy_tmp(int dirfd);
 
 #endif

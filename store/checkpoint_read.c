@@ -48,27 +48,47 @@ head_check(const struct checkpoint_head *head, uint32_t number, uint64_t size)
 	return 0;
 }
 
+/* All n bytes at `at`: read, not looked at through the mapping, so that a bad sector is an errno. */
 static int
-table_load(struct checkpoint *c)
+read_all(int fd, void *buf, size_t n, uint64_t at)
+{
+	uint8_t	*p = buf;
+	ssize_t	 r;
+
+	while (n > 0) {
+		if ((r = pread(fd, p, n, (off_t)at)) == -1) {
+			if (errno == EINTR)
+				continue;
+			return -1;
+		}
+		if (r == 0)
+			return damaged();	/* shorter than a moment ago */
+		p += r;
+		n -= (size_t)r;
+		at += (uint64_t)r;
+	}
+	return 0;
+}
+
+static int
+table_load(struct checkpoint *c, int fd)
 {
 	size_t	n = (size_t)c->head.nsegments * sizeof(*c->segments);
 
-	if ((c->segments = malloc(n != 0 ? n : 1)) == NULL)
+	if ((c->segments = malloc(n != 0 ? n : 1)) == NULL ||
+	    read_all(fd, c->segments, n, c->head.npages * PAGE_BYTES) == -1)
 		return -1;
-	memcpy(c->segments, c->map + c->head.npages * PAGE_BYTES, n);
 	if (crc32c(0, c->segments, n) != c->head.table_crc)
 		return damaged();
 	return 0;
 }
 
-/* The file, mapped; its descriptor is not needed any more then. */
 static int
-file_map(struct checkpoint *c, int dirfd, uint32_t number)
+file_open(struct checkpoint *c, int dirfd, uint32_t number)
 {
 	char		 name[32];
 	struct stat	 st;
 	int		 fd, saved;
-	void		*map;
 
 	snprintf(name, sizeof(name), "tree-%010u", number);
 	if ((fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
@@ -79,13 +99,8 @@ file_map(struct checkpoint *c, int dirfd, uint32_t number)
 		errno = EILSEQ;
 		goto fail;
 	}
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		goto fail;
-	close(fd);
-	c->map = map;
 	c->maplen = (size_t)st.st_size;
-	return 0;
+	return fd;
 fail:
 	saved = errno;
 	close(fd);
@@ -96,21 +111,26 @@ fail:
 int
 checkpoint_open(struct checkpoint *c, int dirfd, uint32_t number, bool want_table)
 {
-	int	saved;
+	void	*map;
+	int	 fd, saved;
 
 	memset(c, 0, sizeof(*c));
-	if (file_map(c, dirfd, number) == -1)
+	if ((fd = file_open(c, dirfd, number)) == -1)
+		return -1;
+	if (read_all(fd, &c->head, sizeof(c->head), 0) == -1 || head_check(&c->head, number, c->maplen) == -1)
 		goto fail;
-	memcpy(&c->head, c->map, sizeof(c->head));
-	if (head_check(&c->head, number, c->maplen) == -1)
+	if (want_table && table_load(c, fd) == -1)
 		goto fail;
 	if ((c->checked = calloc(c->head.npages / 8 + 1, 1)) == NULL)
 		goto fail;
-	if (want_table && table_load(c) == -1)
+	if ((map = mmap(NULL, c->maplen, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
 		goto fail;
+	c->map = map;
+	close(fd);	/* the mapping needs it no more */
 	return 0;
 fail:
 	saved = errno;
+	close(fd);
 	checkpoint_close(c);
 	errno = saved;
 	return -1;
@@ -182,6 +202,22 @@ checkpoint_newest(int dirfd, uint32_t below)
 	}
 	closedir(dir);
 	return newest;
+}
+
+void
+checkpoint_tidy_tmp(int dirfd)
+{
+	const struct dirent	*e;
+	DIR			*dir;
+	bool			 tmp;
+
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	if ((dir = dir_open(dirfd)) == NULL)
+		return;
+	while ((e = readdir(dir)) != NULL)
+		if (name_number(e->d_name, &tmp) != 0 && tmp)
+			(void)unlinkat(dirfd, e->d_name, 0);	/* else it is in the way of nobody */
+	closedir(dir);
 }
 
 int

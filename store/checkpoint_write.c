@@ -17,6 +17,7 @@
 #include "shm/crc32c.h"
 #include "shm/proc.h"
 #include "store/checkpoint.h"
+#include "store/crashpoint.h"
 #include "store/page.h"
 
 #define WRITE_BYTES	(256u * 1024)
@@ -30,6 +31,7 @@ struct builder_level {		/* the page being filled on this level */
 
 struct writer {
 	int			 dirfd, fd;
+	const char		*spare;		/* what becomes the file; NULL: it is made */
 	char			 name[32], tmp[40];
 	const volatile int	*cancel;
 	void			(*pace)(void *, size_t);
@@ -37,6 +39,7 @@ struct writer {
 	uint32_t		 number;	/* of the checkpoint: what its pages stand on */
 	uint32_t		 npages;	/* numbers given out */
 	uint64_t		 at;		/* where buf goes in the file */
+	size_t			 last;		/* bytes written just in front of it */
 	size_t			 used;
 	uint8_t			*buf;		/* WRITE_BYTES */
 	struct builder_level	*level;		/* TREE_LEVELS, touched as far as the tree is high */
@@ -80,10 +83,19 @@ writer_flush(struct writer *w)
 		return 0;
 	if (write_all(w->fd, w->buf, n, w->at) == -1)
 		return -1;
-	/* starts the disk now, so that the sync at the end is no long one; that tells of errors too */
+	/*
+	 * The disk begins now, and what went before is out before more follows: a sync of the log
+	 * may have to wait for all that is on its way, so that must not be much.  Errors are
+	 * told by the sync at the end.
+	 */
 	(void)sync_file_range(w->fd, (off_t)w->at, (off_t)n, SYNC_FILE_RANGE_WRITE);
+	if (w->last != 0)
+		(void)sync_file_range(w->fd, (off_t)(w->at - w->last), (off_t)w->last,
+		    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+	w->last = n;
 	w->at += n;
 	w->used = 0;
+	crash_point("ck-write");
 	if (w->pace != NULL)
 		w->pace(w->arg, n);
 	return 0;
@@ -244,7 +256,10 @@ writer_open(struct writer *w)
 	/* a left-over may be anything, and somebody may have it mapped: never written into */
 	if (unlinkat(w->dirfd, w->tmp, 0) == -1 && errno != ENOENT)
 		return -1;
-	w->fd = openat(w->dirfd, w->tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (w->spare != NULL && renameat(w->dirfd, w->spare, w->dirfd, w->tmp) == -1)
+		return -1;
+	w->fd = openat(w->dirfd, w->tmp, O_RDWR | O_CLOEXEC | O_NOFOLLOW |
+	    (w->spare != NULL ? 0 : O_CREAT | O_EXCL), 0600);
 	return w->fd == -1 ? -1 : 0;
 }
 
@@ -268,6 +283,9 @@ writer_end(struct writer *w, struct checkpoint_head *head, const struct checkpoi
 		return -1;
 	if (write_all(w->fd, page, sizeof(page), 0) == -1)
 		return -1;
+	if (w->spare != NULL && ftruncate(w->fd, (off_t)head->bytes) == -1)
+		return -1;
+	crash_point("ck-written");
 	return fsync(w->fd);
 }
 
@@ -275,15 +293,14 @@ writer_end(struct writer *w, struct checkpoint_head *head, const struct checkpoi
 static int
 writer_rename(struct writer *w)
 {
-	int	saved;
-
+	crash_point("ck-synced");
 	if (renameat(w->dirfd, w->tmp, w->dirfd, w->name) == -1)
 		return -1;
+	crash_point("ck-renamed");
 	if (fsync(w->dirfd) == 0)
 		return 0;
-	saved = errno;
 	(void)unlinkat(w->dirfd, w->name, 0);
-	errno = saved;
+	errno = ESTALE;
 	return -1;
 }
 
@@ -292,7 +309,15 @@ checkpoint_write(const struct tree *t, int dirfd, struct checkpoint_head *head,
     const struct checkpoint_segment *segments, const volatile int *cancel,
     void (*pace)(void *, size_t), void *arg)
 {
-	struct writer	w = { .dirfd = dirfd, .fd = -1, .cancel = cancel, .pace = pace, .arg = arg,
+	return checkpoint_write_into(t, dirfd, head, segments, cancel, pace, arg, NULL);
+}
+
+int
+checkpoint_write_into(const struct tree *t, int dirfd, struct checkpoint_head *head,
+    const struct checkpoint_segment *segments, const volatile int *cancel,
+    void (*pace)(void *, size_t), void *arg, const char *spare)
+{
+	struct writer	w = { .dirfd = dirfd, .fd = -1, .spare = spare, .cancel = cancel, .pace = pace, .arg = arg,
 			    .number = head->number, .npages = 1, .at = PAGE_BYTES };
 	int		rc = -1, saved;
 
@@ -308,8 +333,9 @@ out:
 	saved = errno;
 	if (w.fd != -1) {
 		close(w.fd);
-		if (rc == -1)
-			(void)unlinkat(dirfd, w.tmp, 0);	/* room on a full disk; tidy takes it otherwise */
+		/* room on a full disk; tidy takes it otherwise */
+		if (rc == -1 && (spare == NULL || saved != ENOSPC || renameat(dirfd, w.tmp, dirfd, spare) == -1))
+			(void)unlinkat(dirfd, w.tmp, 0);
 	}
 	free(w.buf);
 	free(w.level);

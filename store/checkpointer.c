@@ -5,15 +5,20 @@
  * Touches: the published tree (read, pinned), a new tree-N file, then the
  *          store's tree.
  *
- *	IDLE --due, quiet--> WRITING --done--> CATCHUP --quiet--> TIDY --> IDLE
- *	                        |                                   ^
- *	                        +--- failed: try again later -------+
+ *	IDLE --due, quiet--> WRITING --done--> CATCHUP --quiet--> SWEEP --> TIDY --> TRIM --> IDLE
+ *	                        |                |
+ *	                        +----------------+--- failed: IDLE, tried again later
  *
  * WRITING reads generation G, which its pin keeps.  Meanwhile commits go on,
  * on top of the old checkpoint.  CATCHUP applies to a second tree, which stands on
- * the new file, what the log holds behind G: the same code as a recovery, in
- * slices of a millisecond or so.  When it has arrived at the end it becomes
- * the tree (S2), and all overlay pages of the old one are free.
+ * the new file, what the log holds behind G: the same code as a recovery.  When it
+ * has arrived at the end it becomes the tree (S2).  SWEEP frees the overlay pages of
+ * the old one; TIDY removes its file: a reader that is in it has it mapped, one that
+ * does not find it takes the newest root.  TRIM gives memory back.
+ *
+ * Nobody waits for any of it: a thread writes, and removes; CATCHUP, SWEEP and TRIM are
+ * slices of SLICE_US, also while a batch is being synced; the switch itself is a
+ * moment between two batches.
  *
  * What dying leaves: a .tmp file, or a newer tree file: both are what a start
  * expects.
@@ -24,19 +29,27 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shm/log.h"
+#include "store/crashpoint.h"
 #include "store/store.h"
+#include "store/syncer.h"
 
-#define TAIL_MAX	((uint64_t)32 << 20)	/* half of what must be read back within a second */
+#define TAIL_MAX	((uint64_t)48 << 20)	/* what comes while it is written makes it 64 MiB at most */
 #define OVERLAY_MAX	((uint64_t)64 << 20)	/* bytes of overlay pages, beside the size of the checkpoint */
-#define SLICE		512			/* records caught up with in one step */
-#define RETRY_MS	10000
+#define SLICE_US	1000
+#define SLICE_RECORDS	32u			/* between two looks at the clock */
+#define SLICE_PAGES	4096u			/* looked at by SWEEP, given back by TRIM in a slice */
+#define PACE_US		100000			/* the longest rest after a write */
+#define RETRY_MS	5000
+#define RETRY_ROOM_MS	2000	/* where there was no room: it is what gives room */
 #define STAMP		((uint64_t)1 << 63)	/* page generation of the tree catching up: no root's */
 
-enum state { IDLE, WRITING, CATCHUP, TIDY };
+enum state { IDLE, WRITING, CATCHUP, SWEEP, TIDY, TRIM };
 
 struct checkpointer {
 	struct store		*s;
@@ -45,6 +58,9 @@ struct checkpointer {
 	void			*wake_arg;
 	enum state		 state;
 	uint64_t		 retry_at;
+	uint32_t		 last;		/* number of the last one tried: none is used twice */
+	bool			 no_room;	/* that one found none */
+	const char		*spare;		/* what the file is made of; NULL: it is new */
 	/* WRITING: the thread's until done is set (release; acquired by the step) */
 	pthread_t		 thread;
 	atomic_bool		 done;
@@ -54,12 +70,17 @@ struct checkpointer {
 	struct checkpoint_head	 head;
 	struct checkpoint_segment *segments;
 	uint64_t		 tail_then;
+	int64_t			 growth_then;
+	atomic_bool		 hurry;		/* disk space waits for it: no rests.  Relaxed: it is a hint */
+	uint64_t		 paced_at;
+	uint64_t		 during;	/* bytes logged while the last one was written */
 	/* CATCHUP */
 	struct checkpoint	 ck;
 	struct tree_writer	 w;
 	uint32_t		 segment, offset;
-	/* TIDY */
-	uint64_t		 switched;	/* generation */
+	/* SWEEP and behind */
+	struct sweep		 sweep;
+	struct checkpoint	 old;		/* TIDY: the thread's */
 };
 
 struct checkpointer *
@@ -85,6 +106,9 @@ drop_work(struct checkpointer *c)
 	if (c->ck.map != NULL)
 		checkpoint_close(&c->ck);
 	memset(&c->ck, 0, sizeof(c->ck));
+	overlay_sweep_end(&c->sweep);
+	if (c->old.map != NULL)
+		checkpoint_close(&c->old);
 }
 
 void
@@ -92,7 +116,7 @@ checkpointer_destroy(struct checkpointer *c)
 {
 	if (c == NULL)
 		return;
-	if (c->state == WRITING) {
+	if (c->state == WRITING || c->state == TIDY) {
 		c->cancel = 1;
 		pthread_join(c->thread, NULL);
 	}
@@ -110,7 +134,27 @@ is_due(const struct checkpointer *c, uint64_t now_ms)
 
 	if (s->error != ERR_NONE || s->damaged || s->root.page == PAGE_NONE || now_ms < c->retry_at)
 		return false;
-	return s->tail >= TAIL_MAX || overlay >= OVERLAY_MAX + s->ck.head.bytes || compact_wants_checkpoint(s);
+	return s->tail >= TAIL_MAX || overlay >= OVERLAY_MAX + s->ck.head.bytes ||
+	    compact_wants_checkpoint(s, c->during);
+}
+
+/*
+ * The disk is the writers': what was written is out before more follows, and the
+ * thread rests for as long as that took, unless space runs short.
+ */
+static void
+pace(void *arg, size_t n)
+{
+	struct checkpointer	*c = arg;
+	uint64_t		 now = monotonic_us(), took = now > c->paced_at ? now - c->paced_at : 0;
+	struct timespec		 t = { 0 };
+
+	(void)n;
+	if (!atomic_load_explicit(&c->hurry, memory_order_relaxed)) {
+		t.tv_nsec = (long)(took < PACE_US ? took : PACE_US) * 1000;
+		nanosleep(&t, NULL);
+	}
+	c->paced_at = monotonic_us();
 }
 
 static void *
@@ -119,7 +163,8 @@ writer_main(void *arg)
 	struct checkpointer	*c = arg;
 
 	c->error = 0;
-	if (checkpoint_write(&c->from, c->s->dirfd, &c->head, c->segments, &c->cancel, NULL, NULL) == -1)
+	c->paced_at = monotonic_us();
+	if (checkpoint_write_into(&c->from, c->s->dirfd, &c->head, c->segments, &c->cancel, pace, c, c->spare) == -1)
 		c->error = errno;
 	/* release: error and head; pairs with the acquire in step_writing() */
 	atomic_store_explicit(&c->done, true, memory_order_release);
@@ -151,14 +196,16 @@ copy_segments(struct checkpointer *c)
 
 /* All signals are the main thread's. */
 static int
-start_thread(struct checkpointer *c)
+start_thread(struct checkpointer *c, void *(*entry)(void *))
 {
 	sigset_t	all, old;
 	int		rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&c->thread, NULL, writer_main, c);
+	/* relaxed: the thread's creation orders it */
+	atomic_store_explicit(&c->done, false, memory_order_relaxed);
+	rc = pthread_create(&c->thread, NULL, entry, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
 }
@@ -169,9 +216,11 @@ start(struct checkpointer *c, uint64_t now_ms)
 	struct store	*s = c->s;
 	uint32_t	 newest = checkpoint_newest(s->dirfd, 0);
 
+	if (c->last < s->ck.head.number)
+		c->last = s->ck.head.number;
 	c->head = (struct checkpoint_head){
 		.store_id = s->log.store_id, .mark = s->log.mark,
-		.number = (newest > s->ck.head.number ? newest : s->ck.head.number) + 1,
+		.number = (newest > c->last ? newest : c->last) + 1,
 		.segment = s->log.pos.segment, .chain = s->log.pos.chain,
 		.offset = s->log.pos.offset, .batch = s->log.pos.batch,
 		.max_seq = s->max_seq, .time_ms = s->time_ms, .next_tenant = s->next_tenant,
@@ -183,12 +232,16 @@ start(struct checkpointer *c, uint64_t now_ms)
 	pin_take(c->pin, &overlay_roots(&s->overlay)->newest);
 	c->from = s->w.t;	/* quiet: the newest tree is the published one */
 	c->tail_then = s->tail;
+	c->growth_then = s->growth;
 	c->segment = s->log.pos.segment;
 	c->offset = (uint32_t)s->log.pos.offset;
 	c->cancel = 0;
-	atomic_store_explicit(&c->done, false, memory_order_relaxed);
-	if (start_thread(c) != 0) {
+	c->last = c->head.number;
+	c->spare = reserve_for_tree(s);
+	atomic_store_explicit(&c->hurry, false, memory_order_relaxed);
+	if (start_thread(c, writer_main) != 0) {
 		drop_work(c);
+		s->reserve.tree_out = false;
 		c->retry_at = now_ms + RETRY_MS;
 		return;
 	}
@@ -197,14 +250,34 @@ start(struct checkpointer *c, uint64_t now_ms)
 
 /* ------------------------------------------------------------------ WRITING */
 
+/*
+ * The log is as good as before, so writes go on, and another one is tried later: a
+ * new file, for of this one nobody knows what the disk has (F1).
+ */
 static void
 failed(struct checkpointer *c, int error, uint64_t now_ms)
 {
-	log_warnx("%s: checkpoint tree-%010u: %s; tried again in %d s", c->s->dir, c->head.number,
-	    strerror(error), RETRY_MS / 1000);
+	struct store	*s = c->s;
+	uint64_t	 wait;
+
+	c->no_room = error == ENOSPC || error == EDQUOT;
+	reserve_tree_back(s);
+	wait = c->no_room ? RETRY_ROOM_MS : RETRY_MS;
+	if (s->error == ERR_NONE)
+		log_warnx("%s: checkpoint tree-%010u cannot be written: %s; tried again in %llu s as another one, "
+		    "writes go on", s->dir, c->head.number, strerror(error), (unsigned long long)wait / 1000);
 	drop_work(c);
-	c->retry_at = now_ms + RETRY_MS;
+	s->reserve.tree_out = false;
+	c->retry_at = now_ms + wait;
 	c->state = IDLE;
+}
+
+/* An error in the directory is one of the log, whose segments are names in it. */
+static void
+directory_failed(struct checkpointer *c)
+{
+	snprintf(c->s->log.what, sizeof(c->s->log.what), "sync of the directory");
+	batch_failed(c->s, EIO);
 }
 
 static void
@@ -212,16 +285,24 @@ step_writing(struct checkpointer *c, uint64_t now_ms)
 {
 	struct store	*s = c->s;
 
-	if (!atomic_load_explicit(&c->done, memory_order_acquire))
-		return;
-	pthread_join(c->thread, NULL);
-	pin_drop(c->pin);
-	if (c->error == 0 && checkpoint_open(&c->ck, s->dirfd, c->head.number, false) == -1)
-		c->error = errno;
-	if (c->error != 0) {
-		failed(c, c->error, now_ms);
+	if (!atomic_load_explicit(&c->done, memory_order_acquire)) {
+		atomic_store_explicit(&c->hurry, compact_is_short(s), memory_order_relaxed);
 		return;
 	}
+	pthread_join(c->thread, NULL);
+	pin_drop(c->pin);
+	c->during = s->tail > c->tail_then ? s->tail - c->tail_then : 0;
+	if (c->error == 0 && checkpoint_open(&c->ck, s->dirfd, c->head.number, false) == -1)
+		c->error = errno;
+	if (c->error == ESTALE)
+		directory_failed(c);
+	if (c->error == EILSEQ && s->error == ERR_NONE)
+		s->error = ERR_TREE;	/* the old one is damaged: no new one can be made of it */
+	if (c->error != 0 || s->error != ERR_NONE) {
+		failed(c, c->error != 0 ? c->error : ECANCELED, now_ms);
+		return;
+	}
+	c->no_room = false;
 	c->w = (struct tree_writer){
 		.t = {
 			.overlay = s->overlay.base, .checkpoint = c->ck.map, .npages = c->ck.head.npages,
@@ -232,6 +313,7 @@ step_writing(struct checkpointer *c, uint64_t now_ms)
 		.base = c->head.number,
 	};
 	c->state = CATCHUP;
+	crash_point("ck-dirsynced");
 }
 
 /* ------------------------------------------------------------------ CATCHUP */
@@ -255,14 +337,18 @@ next_segment(struct checkpointer *c)
 	return false;
 }
 
-/* Applies up to n records.  0; -1 errno. */
+/* Applies records for about SLICE_US.  0; -1 errno. */
 static int
-catch_up(struct checkpointer *c, unsigned n)
+catch_up(struct checkpointer *c)
 {
 	struct index_target	 t = { c->s, &c->w, false };
 	const struct rec_head	*h;
+	uint64_t		 end = monotonic_us() + SLICE_US;
+	unsigned		 n = 0;
 
-	while (n > 0 && !arrived(c)) {
+	while (!arrived(c)) {
+		if (++n % SLICE_RECORDS == 0 && monotonic_us() >= end)
+			return 0;
 		switch (log_next(&c->s->log, c->segment, &c->offset, &h)) {
 		case -1:
 			return -1;
@@ -274,7 +360,7 @@ catch_up(struct checkpointer *c, unsigned n)
 		if (index_apply(&t, h, c->segment, c->offset, NULL) == -1)
 			return -1;
 		c->offset += (uint32_t)rec_bytes(h);
-		n--;
+		crash_point("ck-catchup");
 	}
 	return 0;
 }
@@ -283,34 +369,36 @@ static void
 switch_over(struct checkpointer *c)
 {
 	struct store		*s = c->s;
-	struct checkpoint	 old = s->ck;
 	uint64_t		 gen = s->root.gen + 1;
 
+	c->old = s->ck;
 	s->ck = c->ck;
 	memset(&c->ck, 0, sizeof(c->ck));
 	s->w = c->w;
 	s->w.gen = gen + 1;
 	s->tail -= c->tail_then < s->tail ? c->tail_then : s->tail;
+	s->growth -= c->growth_then;
 	s->root.gen = gen;
 	s->root.page = s->w.t.root;
 	s->root.checkpoint = s->ck.head.number;
 	s->root.segments_epoch = s->segments_epoch = gen;
 	root_publish(overlay_roots(&s->overlay), &s->root);
-	/* the old tree's pages: reachable up to the generation before this one */
-	overlay_free_base(&s->overlay, old.head.number, gen);
-	if (old.map != NULL)
-		checkpoint_close(&old);
+	/* the old tree's pages; without memory for it they are lost until this process ends */
+	(void)overlay_sweep_begin(&s->overlay, &c->sweep, c->old.head.number);
 	free(c->segments);
 	c->segments = NULL;
-	c->switched = gen;
-	c->state = TIDY;
+	c->state = SWEEP;
+	crash_point("ck-switched");
 }
 
 static void
 step_catchup(struct checkpointer *c, bool quiet, uint64_t now_ms)
 {
-	if (catch_up(c, quiet ? 4 * SLICE : SLICE) == -1) {
-		int	e = errno;
+	if (c->s->error != ERR_NONE || catch_up(c) == -1 || store_faulted(c->s)) {
+		int	e = c->s->error != ERR_NONE ? ECANCELED : errno;
+
+		if (e == EILSEQ)	/* of what was written since: a new start says how much is damaged */
+			c->s->error = ERR_LOG;
 
 		/* pages of the abandoned tree */
 		overlay_free_base(&c->s->overlay, c->w.base, c->s->w.gen);
@@ -321,20 +409,55 @@ step_catchup(struct checkpointer *c, bool quiet, uint64_t now_ms)
 		switch_over(c);
 }
 
-/* ------------------------------------------------------------------ TIDY */
+/* ------------------------------------------------------------------ what the old one leaves */
+
+/* Unmapping and unlinking a large file takes milliseconds, the directory's sync may take many. */
+static void *
+tidier_main(void *arg)
+{
+	struct checkpointer	*c = arg;
+
+	if (c->old.map != NULL)
+		checkpoint_close(&c->old);
+	c->error = checkpoint_tidy(c->s->dirfd, c->head.number) == -1 ? errno : 0;
+	/* release: error; pairs with the acquire in step_tidy() */
+	atomic_store_explicit(&c->done, true, memory_order_release);
+	c->wake(c->wake_arg);
+	return NULL;
+}
 
 static void
-step_tidy(struct checkpointer *c, uint64_t oldest)
+step_sweep(struct checkpointer *c)
 {
-	struct store	*s = c->s;
-
-	if (oldest < c->switched)
+	/* reachable up to the generation before the switch; the newest keeps the limbo in order */
+	if (c->sweep.used != NULL && overlay_sweep(&c->s->overlay, &c->sweep, c->s->w.gen, SLICE_PAGES))
 		return;
-	if (checkpoint_tidy(s->dirfd, s->ck.head.number) == -1)
-		log_warn("%s: old checkpoints cannot be removed", s->dir);
-	overlay_reclaim(&s->overlay, oldest, s->root.gen);
-	overlay_trim(&s->overlay);
-	c->state = IDLE;
+	overlay_sweep_end(&c->sweep);
+	if (start_thread(c, tidier_main) == 0)
+		c->state = TIDY;	/* else tried again with the next round */
+}
+
+static void
+step_tidy(struct checkpointer *c)
+{
+	if (!atomic_load_explicit(&c->done, memory_order_acquire))
+		return;
+	pthread_join(c->thread, NULL);
+	if (c->error != 0)
+		log_warnx("%s: old checkpoints cannot be removed: %s", c->s->dir, strerror(c->error));
+	if (c->error == EIO && c->s->error == ERR_NONE)
+		directory_failed(c);
+	crash_point("ck-tidied");
+	c->s->reserve.tree_out = false;
+	c->state = TRIM;
+}
+
+static void
+step_trim(struct checkpointer *c, uint64_t oldest)
+{
+	overlay_reclaim(&c->s->overlay, oldest, c->s->root.gen);
+	if (!overlay_trim_some(&c->s->overlay, SLICE_PAGES))
+		c->state = IDLE;
 }
 
 bool
@@ -359,11 +482,21 @@ checkpointer_step(struct checkpointer *c, bool quiet, uint64_t oldest_pin, uint6
 	case CATCHUP:
 		step_catchup(c, quiet, now_ms);
 		break;
+	case SWEEP:
+		step_sweep(c);
+		break;
 	case TIDY:
-		step_tidy(c, oldest_pin);
+		step_tidy(c);
+		break;
+	case TRIM:
+		step_trim(c, oldest_pin);
 		break;
 	}
-	if (was == CATCHUP && c->state == TIDY)
+	if (was == CATCHUP && c->state == SWEEP)
 		return CHECKPOINT_SWITCHED;
-	return c->state == CATCHUP ? CHECKPOINT_BUSY : c->state == TIDY ? CHECKPOINT_WAITS : CHECKPOINT_NOTHING;
+	if (c->state == CATCHUP && arrived(c) && !quiet)
+		return CHECKPOINT_NOTHING;	/* a quiet moment comes with the end of a sync */
+	if (c->state == CATCHUP || c->state == SWEEP || c->state == TRIM)
+		return CHECKPOINT_BUSY;
+	return CHECKPOINT_NOTHING;
 }

@@ -18,6 +18,8 @@
 #include "config.h"
 
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <bsd/string.h>
 #include <errno.h>
 #include <poll.h>
@@ -29,16 +31,21 @@
 #include "shm/boot.h"
 #include "shm/log.h"
 #include "shm/proc.h"
+#include "store/crashpoint.h"
 #include "store/gather.h"
+#include "store/page.h"
 #include "store/queue.h"
+#include "store/scrub.h"
 #include "store/store.h"
 #include "store/syncer.h"
 
 #define BATCH_BYTES	((uint64_t)4 << 20)	/* of one batch, unless a single write is larger */
 #define BATCH_WRITES	4096u
-#define MOVE_BYTES	((uint64_t)128 << 10)	/* compaction per batch: a few ms of a slow card */
+#define MOVE_US		10000			/* between two batches of compaction alone */
+#define HOLD_US		1000			/* a new segment waits for space: looks again */
 #define IDLE_US		1000000			/* looks after the lifeline at least this often */
 #define LEAVE_US	1500000			/* the master is dead: the workers finish, then so do we */
+#define LOOK_US		1000000
 #define POISON		2u			/* committer crashes that a submission may cause */
 
 /* A write that is in the batch being built or being synced. */
@@ -62,6 +69,8 @@ struct committer {
 	struct queue		*queue;
 	struct syncer		*syncer;
 	struct checkpointer	*checkpointer;
+	struct scrub		*scrub;
+	uint64_t		 written_at;	/* a client's write was last in a batch */
 	struct compaction	 compaction;
 	struct gather		 gather;
 	struct members		 filling;	/* batch being built */
@@ -70,8 +79,9 @@ struct committer {
 	int			 capiov;
 	uint8_t			 wake[REGION_LANES];	/* lanes to wake after completing */
 	bool			 opened;	/* the store; false: it must not be touched (sync failed before) */
-	bool			 alone;		/* the batch holds a suspect: nothing else with it */
-	uint64_t		 probe_at;	/* full: when to look for room again */
+	bool			 alone;		/* a suspect is under work: nothing else beside it, until it is answered */
+	uint64_t		 move_at;	/* when compaction may have a batch of its own again */
+	uint64_t		 look_at;	/* when to look after the disk again */
 	uint64_t		 lifeline_at;	/* when to look for the master again */
 	uint64_t		 leave_at;	/* it is dead: leave then */
 };
@@ -192,12 +202,14 @@ complete_members(struct members *m, enum outcome instead)
 	for (unsigned i = 0; i < m->n; i++) {
 		struct result	r = m->m[i].res;
 
-		/* a refusal that rode along says what was true then; it stays */
-		if (instead != OUT_NONE && r.outcome <= OUT_DELETED)
-			r = (struct result){ .outcome = instead };
+		/* a refusal may have seen what now never becomes public (S6) */
+		if (instead != OUT_NONE)
+			r = (struct result){ .outcome = r.outcome <= OUT_DELETED ? instead : OUT_READONLY };
 		complete(m->m[i].lane, m->m[i].slot, &r);
+		crash_point_if(i + 1 < m->n, "mid-complete");
 	}
 	m->n = 0;
+	c.alone = false;
 	wake_workers();
 }
 
@@ -217,6 +229,8 @@ collect_one(uint16_t lane, uint16_t slot)
 		complete(lane, slot, &r);
 		return;
 	}
+	/* relaxed: for the master after our death; what is looked at may be what we die of */
+	atomic_store_explicit(&sl->working, 1, memory_order_relaxed);
 	if (submit_view(&c.region->arena, sl->submit, &v) == -1 || v.s->number != sl->number) {
 		log_warnx("lane %u, submission %llu: does not hold together; it is failed", lane,
 		    (unsigned long long)sl->number);
@@ -225,6 +239,7 @@ collect_one(uint16_t lane, uint16_t slot)
 	}
 	q.tenant = v.s->tenant;
 	q.cost = v.payload_len + SUBMIT_HEADROOM;
+	atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
 	queue_add(c.queue, &q);
 }
 
@@ -307,7 +322,20 @@ make_op(struct op *op, const struct queued *q, const struct lane_slot *sl)
 	return 0;
 }
 
-/* Decides the write whose turn it is.  false: it waits for the next batch. */
+static bool
+is_quiet(void)
+{
+	return batch_empty(&c.store) && c.filling.n == 0 && !c.store.sealed.is && !syncer_busy(c.syncer);
+}
+
+/*
+ * Decides the write whose turn it is.  false: it waits for the next batch.
+ *
+ * A suspect is under work alone from here until it is answered: were anybody
+ * beside it in this batch, or still in the one being synced, the next crash
+ * would be theirs as well, and two crashes that are two others' doing would
+ * fail a write that did nothing.
+ */
 static bool
 fill_one(const struct queued *q, bool may_roll)
 {
@@ -317,23 +345,36 @@ fill_one(const struct queued *q, bool may_roll)
 	bool			 before = !batch_empty(&c.store);
 	struct op		 op;
 
-	if (suspect && before)
+	if (suspect && !is_quiet())
 		return false;
+	c.alone = suspect;
 	/* relaxed: for the master after our death */
 	atomic_store_explicit(&sl->working, 1, memory_order_relaxed);
-	if (make_op(&op, q, sl) == 0 && batch_add(&c.store, &op, &r, may_roll) == ADD_LATER) {
-		atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
-		return false;
+	if (make_op(&op, q, sl) == 0) {
+		crash_on_mark(op.path, op.path_len);
+		if (batch_add(&c.store, &op, &r, may_roll) == ADD_LATER) {
+			atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
+			c.alone = false;
+			/* a tenant half dropped in memory: nothing of it is in the log */
+			if (c.store.error != ERR_FULL_IN_WRITE)
+				return false;
+			r.outcome = OUT_FULL;
+			complete(q->lane, q->slot, &r);
+			wake_workers();
+			return false;
+		}
 	}
+	if (r.outcome == OUT_FULL)
+		tell_state();	/* the answer says why */
 	/*
 	 * A refusal speaks of the newest state.  If that is already public it is
 	 * told at once; if not, it waits until what it saw is durable.
 	 */
-	if (r.outcome > OUT_DELETED && !before && !c.store.sealed.is && c.syncing.n == 0)
+	if (r.outcome > OUT_DELETED && !before && !c.store.sealed.is && c.syncing.n == 0) {
 		complete(q->lane, q->slot, &r);
-	else if (members_add(&c.filling, q->lane, q->slot, &r) == -1)
+		c.alone = false;
+	} else if (members_add(&c.filling, q->lane, q->slot, &r) == -1)
 		proc_panic(__FILE__, __LINE__, "no memory for a batch's members");
-	c.alone = suspect;
 	return true;
 }
 
@@ -347,7 +388,8 @@ fill(bool may_roll)
 		if (!fill_one(q, may_roll))
 			break;
 		queue_take(c.queue);
-		if (c.store.error != ERR_NONE)
+		/* behind a failed sync all that wait are refused, now */
+		if (c.store.error != ERR_NONE && c.store.error != ERR_SYNC)
 			break;
 	}
 	wake_workers();
@@ -359,7 +401,7 @@ fill(bool may_roll)
 static _Noreturn void
 start_over(const char *why)
 {
-	log_warnx("%s: %s; starting over", c.boot->dir, why);
+	log_warnx("%s: %s; the committer starts over", c.boot->dir, why);
 	if (c.store.error == ERR_TREE) {
 		char	name[32];
 
@@ -370,14 +412,37 @@ start_over(const char *why)
 	exit(1);
 }
 
+/* Of a batch that cannot be in the log: its writes are refused.  The rest is decided again, by a successor. */
+static void
+refuse_full(struct members *m)
+{
+	struct result	full = { .outcome = OUT_FULL };
+
+	tell_state();
+	for (unsigned i = 0; i < m->n; i++)
+		if (m->m[i].res.outcome <= OUT_DELETED)
+			complete(m->m[i].lane, m->m[i].slot, &full);
+	m->n = 0;
+	wake_workers();
+}
+
+/* A batch could not be written or synced, or must not be. */
 static void
 on_error(void)
 {
-	if (c.store.error == ERR_FULL_IN_WRITE)
-		start_over("no room in mid-write");
-	tell_state();
-	complete_members(&c.syncing, OUT_UNKNOWN);
-	complete_members(&c.filling, OUT_UNKNOWN);
+	switch (c.store.error) {
+	case ERR_FULL_IN_WRITE:
+		refuse_full(&c.syncing);
+		start_over(c.store.reason);
+	case ERR_TREE:
+		start_over("a page of the checkpoint is damaged");
+	case ERR_LOG:
+		start_over("part of the log is damaged");
+	default:
+		tell_state();
+		complete_members(&c.syncing, OUT_UNKNOWN);
+		complete_members(&c.filling, OUT_READONLY);
+	}
 }
 
 /* Segments that hold nothing any more; the workers are told to let their mappings go. */
@@ -386,6 +451,7 @@ unlink_dropped(uint64_t oldest_pin)
 {
 	if (compact_unlink(&c.store, oldest_pin) == 0)
 		return;
+	c.look_at = 0;		/* there is room for the reserve, perhaps for more */
 	/* release: the names are gone before the number moves; pairs with read_idle() */
 	atomic_fetch_add_explicit(&c.region->head->mapped_floor, 1, memory_order_release);
 	memset(c.wake, 1, c.region->nlanes);
@@ -418,7 +484,10 @@ finish_sync(void)
 		on_error();
 		return;
 	}
+	crash_point("after-sync");
+	crash_point_if(moved != 0, "move-synced");
 	batch_publish(&c.store);
+	crash_point("after-publish");
 	count_add(c.counts, CC_BATCHES, 1);
 	count_add(c.counts, CC_BYTES_MOVED, moved);
 	gather_answered(&c.gather, c.syncing.n, c.filling.n + queue_length(c.queue), us, monotonic_us());
@@ -436,7 +505,8 @@ write_batch(void)
 	c.gather.moved = c.store.batch.moved;
 	c.syncing = c.filling;
 	c.filling = m;
-	c.alone = false;
+	if (c.syncing.n != 0)
+		c.written_at = monotonic_us();
 	if (batch_write(&c.store) == -1) {
 		on_error();
 		return;
@@ -453,44 +523,101 @@ settle_refusals(void)
 		return;
 	if (c.filling.n != 0)
 		complete_members(&c.filling, OUT_NONE);
-	c.alone = false;
 }
 
 /* ------------------------------------------------------------- housekeeping */
 
 static void
-probe_room(uint64_t now)
+tell_disk(void)
 {
-	if (!c.store.full || now < c.probe_at)
+	struct statvfs	v;
+
+	/* only this file system (F29) */
+	if (fstatvfs(c.boot->dir_fd, &v) == -1)
 		return;
-	c.probe_at = now + 1000000;
-	/* as a PUT of some size would: begins a segment if that is what it takes */
-	if (batch_empty(&c.store) && !syncer_busy(c.syncer) && batch_room(&c.store, SUBMIT_CHUNK, true, false) == 0) {
-		if (c.store.full)
-			log_info("%s: there is room again", c.boot->dir);
-		c.store.full = false;
-	}
+	count_set(c.counts, CC_DISK_FREE, (uint64_t)v.f_bavail * v.f_frsize);
+	count_set(c.counts, CC_INODES_FREE, v.f_favail);
 }
 
-/* Adds to a batch what is not a client's.  true: something was added, or wants to go on. */
-static bool
-housekeep(bool may_roll)
+/* Once a second: is the log still there, is there room again, is the reserve whole? */
+static void
+look_around(uint64_t now)
 {
 	struct store	*s = &c.store;
-	uint64_t	 before = s->batch.moved;
 
-	if (s->error != ERR_NONE || s->damaged)
-		return false;
-	compact_drop(s, may_roll);
-	if (before == 0 && s->batch.bytes < BATCH_BYTES)
-		compact_step(s, &c.compaction, MOVE_BYTES, may_roll);
-	return !batch_empty(s);
+	if (now < c.look_at || s->error != ERR_NONE)
+		return;
+	c.look_at = now + LOOK_US;
+	tell_disk();
+	if (s->damaged)
+		return;
+	if (is_quiet() && log_still_there(&s->log) == -1)
+		batch_failed(s, errno);
+	if (s->full && batch_empty(s) && !syncer_busy(c.syncer))
+		batch_probe(s);
+	else if (!s->full)
+		reserve_keep(s);
 }
 
-static bool
-is_quiet(void)
+/*
+ * Adds to a batch what is not a client's.  In a client's batch compaction goes
+ * along; batches of its own it has at a bounded rate.
+ */
+static void
+housekeep(uint64_t now)
 {
-	return batch_empty(&c.store) && c.filling.n == 0 && !c.store.sealed.is && !syncer_busy(c.syncer);
+	struct store	*s = &c.store;
+	bool		 idle = c.filling.n == 0;
+	uint64_t	 bytes;
+
+	if (s->error != ERR_NONE || s->damaged)
+		return;
+	compact_drop(s, true);
+	if (s->batch.moved != 0 || (idle && now < c.move_at && s->held_since == 0))
+		return;
+	if ((bytes = compact_budget(s, &c.compaction, idle)) == 0)
+		return;
+	compact_step(s, &c.compaction, bytes, true);
+	if (idle && s->batch.moved != 0)
+		c.move_at = now + MOVE_US;
+}
+
+/* Nothing is to be written now: for how long, if nothing rings? */
+static int64_t
+pause_us(enum checkpoint_event e, uint64_t now)
+{
+	int64_t	us;
+
+	if (e != CHECKPOINT_NOTHING)
+		return 0;
+	if (c.store.held_since != 0)
+		return HOLD_US;
+	if (now < c.move_at)
+		return (int64_t)(c.move_at - now);
+	if (!is_quiet())
+		return IDLE_US;
+	us = scrub_step(c.scrub, now, c.written_at);
+	return us < IDLE_US ? us : IDLE_US;
+}
+
+/*
+ * A worker says that a page of the checkpoint is damaged.  It may be mad: we look.
+ * With damage in the log the tree is all that knows what was there, and stays.
+ */
+static void
+look_at_page(void)
+{
+	struct store		*s = &c.store;
+	_Atomic(uint64_t)	*word = &c.region->head->bad_page;
+	uint64_t		 told;
+
+	/* relaxed: the word is all there is; what it names is in the file */
+	if (atomic_load_explicit(word, memory_order_relaxed) == 0)
+		return;
+	told = atomic_exchange_explicit(word, 0, memory_order_relaxed);
+	if (told >> 32 == s->ck.head.number && !s->damaged && s->error == ERR_NONE &&
+	    !page_whole(&s->w.t, (uint32_t)told | PAGE_CHECKPOINT))
+		s->error = ERR_TREE;
 }
 
 /*
@@ -507,30 +634,35 @@ round_once(void)
 	bool			 held;
 
 	finish_sync();
+	settle_refusals();	/* before a suspect is looked at: it wants nothing beside it */
 	collect();
+	look_at_page();
 	now = monotonic_us();
-	probe_room(now);
+	look_around(now);
 	oldest = pin_oldest(c.region->pins, c.region->nlanes + 1);
 	e = checkpointer_step(c.checkpointer, is_quiet(), oldest, now / 1000);
 	if (e == CHECKPOINT_SWITCHED) {
 		count_add(c.counts, CC_CHECKPOINTS, 1);
 		after_publish();
 	}
+	if (s->error != ERR_NONE && s->error != ERR_SYNC)	/* before anybody is refused for it */
+		on_error();
 	/* someone waits for a moment with nothing applied that is not public */
 	held = checkpointer_wants_quiet(c.checkpointer, now / 1000) && (s->sealed.is || syncer_busy(c.syncer));
 	if (!held)
 		fill(!syncer_busy(c.syncer));
-	if (s->error == ERR_TREE)
-		start_over("a page of the checkpoint is damaged");
-	settle_refusals();
+	if (s->error != ERR_NONE && s->error != ERR_SYNC)
+		on_error();
 	unlink_dropped(oldest);
 	if (syncer_busy(c.syncer))
-		return IDLE_US;
-	if (!held)
-		housekeep(true);
+		return e == CHECKPOINT_NOTHING ? IDLE_US : 0;
+	if (!held && !c.alone)
+		housekeep(now);
+	if (s->error != ERR_NONE && s->error != ERR_SYNC)
+		on_error();
 	tell_state();
 	if (batch_empty(s))
-		return e == CHECKPOINT_BUSY || e == CHECKPOINT_SWITCHED ? 0 : e == CHECKPOINT_WAITS ? 20000 : IDLE_US;
+		return pause_us(e, now);
 	wait = c.alone ? 0 : gather_wait(&c.gather, c.filling.n + queue_length(c.queue), monotonic_us());
 	if (wait > 0)
 		return wait;
@@ -540,7 +672,11 @@ round_once(void)
 
 /* ------------------------------------------------------------- starting, leaving */
 
-/* Lowest number that is pending on each lane: most records of a tail were answered long ago. */
+/*
+ * Lowest number that is pending on each lane: most records of a tail were answered long ago.
+ * And nothing is under work yet: a predecessor that was killed from outside may
+ * have left it said so, and a crash of ours must not be laid to those.
+ */
 static uint64_t	oldest_pending[REGION_LANES];
 
 static void
@@ -552,8 +688,11 @@ note_pending(void)
 			struct lane_slot	*sl = &c.region->lanes[i].slots[k];
 
 			/* acquire: pairs with lane_submit()'s release of state */
-			if (atomic_load_explicit(&sl->state, memory_order_acquire) == SLOT_SUBMITTED &&
-			    sl->number < oldest_pending[i])
+			if (atomic_load_explicit(&sl->state, memory_order_acquire) != SLOT_SUBMITTED)
+				continue;
+			/* relaxed: for the master after our death */
+			atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
+			if (sl->number < oldest_pending[i])
 				oldest_pending[i] = sl->number;
 		}
 	}
@@ -607,6 +746,37 @@ answer_found(void)
 	wake_workers();
 }
 
+/*
+ * Opening builds in the half of the overlay that the newest root does not use.
+ * After two deaths in a row somebody may still be reading an older root there: a
+ * pin lasts microseconds, unless its worker is stopped.
+ */
+static void
+wait_for_old_pins(void)
+{
+	const struct roots	*roots;
+	uint64_t		 newest, since = monotonic_us();
+	bool			 told = false;
+
+	/* a predecessor's, of its checkpoint */
+	pin_drop(&c.region->pins[c.region->nlanes]);
+	roots = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, c.boot->region.overlay_fd, 0);
+	if (roots == MAP_FAILED)
+		fatal("overlay");
+	/* acquire: as any reader of it */
+	newest = atomic_load_explicit(&roots->newest, memory_order_acquire);
+	munmap((void *)(uintptr_t)roots, PAGE_BYTES);
+	while (pin_oldest(c.region->pins, c.region->nlanes) < newest) {
+		if (boot_stopping)
+			exit(0);
+		if (!told && monotonic_us() - since > IDLE_US) {
+			log_warnx("a worker has been looking at one generation for a second; writes wait for it");
+			told = true;
+		}
+		poll(NULL, 0, 1);
+	}
+}
+
 static void
 open_store(void)
 {
@@ -616,9 +786,15 @@ open_store(void)
 	};
 	uint64_t		t = monotonic_us();
 
+	wait_for_old_pins();
 	note_pending();
-	if (store_open(&c.store, c.boot->dir_fd, c.boot->region.overlay_fd, &o) == -1)
-		fatalx("%s: %s", c.boot->dir, c.store.reason[0] != '\0' ? c.store.reason : strerror(errno));
+	if (store_open(&c.store, c.boot->dir_fd, c.boot->region.overlay_fd, &o) == -1) {
+		if (c.store.reason[0] == '\0')
+			strlcpy(c.store.reason, strerror(errno), sizeof(c.store.reason));
+		/* the master tells it whoever started us */
+		strlcpy(c.region->head->reason, c.store.reason, sizeof(c.region->head->reason));
+		fatalx("%s: %s", c.boot->dir, c.store.reason);
+	}
 	store_publish(&c.store);
 	c.opened = true;
 	count_set(c.counts, CC_RECOVERY_US, monotonic_us() - t);
@@ -643,7 +819,9 @@ setup(const struct boot *b)
 	for (unsigned i = 0; i < b->nlanes; i++)
 		keep[n++] = b->wake[i];
 	proc_become(IN_COMMITTER, 0);
+	crash_setup();
 	boot_child(b, keep, n);
+	guard_init(GUARD_FILL);
 	c.boot = b;
 	c.region = (struct region *)(uintptr_t)&b->region;
 	c.counts = &b->region.counts[b->nlanes];
@@ -651,7 +829,9 @@ setup(const struct boot *b)
 	c.queue = queue_create(b->nlanes * LANE_SLOTS);
 	c.syncer = syncer_create(&c.store.log, wake_main, bell);
 	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
-	if (c.lanes == NULL || c.queue == NULL || c.syncer == NULL || c.checkpointer == NULL)
+	c.scrub = scrub_create(&c.store, c.counts);
+	c.written_at = monotonic_us();
+	if (c.lanes == NULL || c.queue == NULL || c.syncer == NULL || c.checkpointer == NULL || c.scrub == NULL)
 		fatal("committer");
 	count_add(c.counts, CC_STARTS, 1);
 }
@@ -737,7 +917,8 @@ sleep_for(int64_t us)
 		us = LEAVE_US / 10;
 
 	/* look once more: rings before bell_arm() woke nobody */
-	left = lanes_have_more() || (boot_stopping && c.leave_at == 0) ||
+	left = lanes_have_more() || atomic_load_explicit(&c.region->head->bad_page, memory_order_relaxed) != 0 ||
+	    (boot_stopping && c.leave_at == 0) ||
 	    (syncer_busy(c.syncer) && syncer_done(c.syncer));
 	if (left)
 		bell_disarm(b);
@@ -763,6 +944,7 @@ committer_main(const struct boot *b)
 		if (us != 0)
 			sleep_for(us);
 	}
+	scrub_destroy(c.scrub);
 	checkpointer_destroy(c.checkpointer);
 	syncer_destroy(c.syncer);
 	store_close(&c.store);

@@ -11,6 +11,7 @@
  * DIR/log-NNNNNNNNNN     segment N (decimal, 10 digits, from 1)
  * DIR/tree-NNNNNNNNNN    checkpoint N; the highest valid one counts
  * DIR/tree-NNNNNNNNNN.tmp  being written; removed at start
+ * DIR/spare-log, spare-tree  room for a full disk (store/reserve.h); never read
  */
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H

@@ -12,6 +12,9 @@
 
 #include "store/store.h"
 
+/* What an entry takes in a checkpoint, all pages' slack included: 1/16 (measured 1/25). */
+#define ENTRY_BYTES(keylen)	((sizeof(struct doc_val) + 8 + (keylen)) * 17 / 16)
+
 const uint8_t *
 rec_path(const struct rec_head *h)
 {
@@ -103,8 +106,12 @@ put_value(const struct index_target *t, const uint8_t *key, size_t len, const st
 	if (tree_put(t->w, key, len, &val, &old) == -1)
 		return -1;
 	if (t->account) {
-		if (old.seq != 0)
+		if (old.seq == 0)
+			t->s->growth += (int64_t)ENTRY_BYTES(len);
+		else
 			live_sub(t->s, old.segment, old.rec_len);
+		if (old.seq != h->seq)		/* else it was moved */
+			t->s->died += old.rec_len;
 		live_add(t->s, segment, val.rec_len);
 	}
 	return 0;
@@ -116,9 +123,11 @@ document_removed(void *arg, const uint8_t *key, size_t len, const struct doc_val
 	const struct index_target *t = arg;
 
 	(void)key;
-	(void)len;
-	if (t->account)
-		live_sub(t->s, v->segment, v->rec_len);
+	if (!t->account)
+		return;
+	live_sub(t->s, v->segment, v->rec_len);
+	t->s->died += v->rec_len;
+	t->s->growth -= (int64_t)ENTRY_BYTES(len);
 }
 
 static int
@@ -146,7 +155,8 @@ catalog_changed(const struct index_target *t, const struct rec_head *h)
 		return 0;
 	if (h->seq > t->s->catalog_seq)
 		t->s->catalog_seq = h->seq;
-	if (h->kind != REC_PUT || h->body_len != sizeof(set))
+	/* an id that was damaged would be another tenant's, or beyond all bounds */
+	if (h->kind != REC_PUT || h->body_len != sizeof(set) || !rec_body_ok(h))
 		return 0;
 	memcpy(&set, rec_body(h), sizeof(set));
 	if (set.id >= t->s->next_tenant)

@@ -11,15 +11,19 @@
 
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/crc32c.h"
 #include "shm/proc.h"
+#include "store/crashpoint.h"
 #include "store/segment.h"
 
 #define WRITERS	(IN_COMMITTER | IN_TOOL | IN_TEST)
@@ -27,10 +31,11 @@
 /* ------------------------------------------------------------------ opening */
 
 static int
-begin(struct log *l, int dirfd, uint64_t segment_size)
+begin(struct log *l, int dirfd, uint64_t segment_size, bool look)
 {
 	memset(l, 0, sizeof(*l));
 	l->dirfd = dirfd;
+	l->look = look;
 	l->fd = -1;
 	l->segment_size = segment_size;
 	if (segment_size < 2 * SEGMENT_HEAD || segment_size > SEGMENT_MAX) {
@@ -71,41 +76,53 @@ draw(struct log *l)
 
 	if (getentropy(r, sizeof(r)) == -1)
 		return -1;
-	l->store_id = r[0] | 1;
 	memcpy((uint8_t *)&r[1] + 4, &kind, 1);
-	l->mark = r[1];
+	if (l->store_id == 0)
+		l->store_id = r[0] | 1;
+	if (l->mark == 0)
+		l->mark = r[1];
 	return 0;
 }
 
 int
-log_create(struct log *l, int dirfd, uint64_t segment_size)
+log_create_from(struct log *l, int dirfd, uint64_t segment_size, const struct segment_head *first)
 {
-	struct segment_head	 h;
+	struct segment_head	 h = *first;
 	struct segment		*s;
 
 	RUNS_IN(WRITERS);
-	if (begin(l, dirfd, segment_size) == -1)
+	if (begin(l, dirfd, segment_size, false) == -1)
 		goto fail;
 	if (l->nseg != 0) {
 		errno = EEXIST;
 		goto fail;
 	}
-	if (draw(l) == -1 || (s = segment_add(l, 1)) == NULL)
+	l->store_id = h.store_id;
+	l->mark = h.mark;
+	if (draw(l) == -1 || (s = segment_add(l, h.number)) == NULL)
 		goto fail;
-	h = (struct segment_head){
-		.store_id = l->store_id, .mark = l->mark, .number = 1,
-		.bytes = segment_size, .first_seq = 1, .first_batch = 1,
-	};
-	if ((l->fd = segment_create(dirfd, &h)) == -1)
+	h.store_id = l->store_id;
+	h.mark = l->mark;
+	h.bytes = segment_size;
+	if ((l->fd = segment_create(dirfd, &h, NULL)) == -1)
 		goto fail;
 	s->bytes = h.bytes;
 	s->first_seq = h.first_seq;
 	s->data = SEGMENT_HEAD;
-	l->pos = (struct log_pos){ .segment = 1, .offset = SEGMENT_HEAD };
+	l->pos = (struct log_pos){
+		.segment = h.number, .chain = h.chain, .offset = SEGMENT_HEAD, .batch = h.first_batch - 1,
+	};
 	return 0;
 fail:
 	give_up(l);
 	return -1;
+}
+
+int
+log_create(struct log *l, int dirfd, uint64_t segment_size)
+{
+	return log_create_from(l, dirfd, segment_size,
+	    &(struct segment_head){ .number = 1, .first_seq = 1, .first_batch = 1 });
 }
 
 /*
@@ -122,6 +139,15 @@ read_anew(int fd)
 	return 0;
 }
 
+static int
+fail_to_open(struct log *l, const char *what, uint32_t segment)
+{
+	int	error = errno;
+
+	snprintf(l->what, sizeof(l->what), "%s log-%010u", what, segment);
+	return error;
+}
+
 /* Reads one head.  true: whole.  What cannot be read or is broken: false, *error stays 0 unless it is fatal. */
 static bool
 read_head(struct log *l, struct segment *s, struct segment_head *h, int *error)
@@ -133,11 +159,11 @@ read_head(struct log *l, struct segment *s, struct segment_head *h, int *error)
 
 	if (fd == -1) {
 		if (errno != EILSEQ)
-			*error = errno;
+			*error = fail_to_open(l, "opening", s->number);
 		return false;
 	}
-	if (newest && read_anew(fd) == -1)
-		*error = errno;
+	if (newest && !l->look && read_anew(fd) == -1)
+		*error = fail_to_open(l, "sync of", s->number);
 	s->bytes = size < SEGMENT_MAX ? size : SEGMENT_MAX;
 	if (newest)
 		s->data = segment_data(fd, s->bytes);
@@ -192,15 +218,46 @@ take_over(struct log *l, const struct segment_head *h, unsigned n)
 	}
 }
 
+/*
+ * No head is whole: the records behind one lead to the first commit record, which
+ * says the mark (whatever bodies may pretend).
+ */
+static bool
+mark_of_batches(struct log *l)
+{
+	const struct rec_head	*h;
+	struct commit_rec	 c;
+	size_t			 from = offsetof(struct commit_rec, pad);
+
+	for (unsigned i = l->nseg; i-- > 0;) {
+		struct segment	*s = &l->seg[i];
+		uint64_t	 at = SEGMENT_HEAD;
+
+		if (segment_map(l, s) == NULL)
+			continue;
+		while ((h = record_at(s->map, s->maplen, at)) != NULL)
+			at += rec_bytes(h);
+		if (s->maplen - at < sizeof(c))
+			continue;
+		memcpy(&c, s->map + at, sizeof(c));
+		if ((c.mark >> 32 & 0xff) == REC_COMMIT && c.bytes == at - SEGMENT_HEAD &&
+		    c.rec_crc == crc32c(0, (const uint8_t *)&c + from, sizeof(c) - from)) {
+			l->mark = c.mark;
+			return true;
+		}
+	}
+	return false;
+}
+
 int
-log_open(struct log *l, int dirfd, uint64_t segment_size)
+log_open_as(struct log *l, int dirfd, uint64_t segment_size, const struct log_identity *known, bool look)
 {
 	struct segment_head	*h = NULL;
 	unsigned		 n = 0;
 	int			 error = 0;
 
 	RUNS_IN(WRITERS);
-	if (begin(l, dirfd, segment_size) == -1)
+	if (begin(l, dirfd, segment_size, look) == -1)
 		goto fail;
 	if (l->nseg == 0) {
 		errno = ENOENT;
@@ -211,11 +268,19 @@ log_open(struct log *l, int dirfd, uint64_t segment_size)
 	for (unsigned i = 0; i < l->nseg && error == 0; i++)
 		if (read_head(l, &l->seg[i], &h[n], &error))
 			n++;
-	if (error != 0 || n == 0) {
-		errno = error != 0 ? error : EILSEQ;
+	if (error != 0) {
+		errno = error;
 		goto fail;
 	}
-	identify(l, h, n);
+	if (n != 0)
+		identify(l, h, n);
+	else if (known != NULL) {
+		l->store_id = known->store_id;
+		l->mark = known->mark;
+	} else if (!mark_of_batches(l)) {
+		errno = EILSEQ;
+		goto fail;
+	}
 	take_over(l, h, n);
 	free(h);
 	return 0;
@@ -223,6 +288,12 @@ fail:
 	give_up(l);
 	free(h);
 	return -1;
+}
+
+int
+log_open(struct log *l, int dirfd, uint64_t segment_size)
+{
+	return log_open_as(l, dirfd, segment_size, NULL, false);
 }
 
 /* ------------------------------------------------------------------ looking */
@@ -266,8 +337,9 @@ log_record(struct log *l, uint32_t segment, uint32_t offset)
 
 /* A failed write or sync is the last one (F1): whoever tries again hears the same. */
 static int
-fail_for_good(struct log *l, int error)
+fail_for_good(struct log *l, int error, const char *what, uint32_t segment)
 {
+	snprintf(l->what, sizeof(l->what), "%s log-%010u", what, segment);
 	/* relaxed: the sync thread's word comes back to the committer through its own hand-over */
 	atomic_store_explicit(&l->failed, error, memory_order_relaxed);
 	errno = error;
@@ -308,7 +380,7 @@ log_left(const struct log *l)
 
 /* Creates the segment behind the newest. */
 static int
-roll(struct log *l, uint64_t bytes, uint64_t next_seq)
+roll(struct log *l, uint64_t bytes, uint64_t next_seq, const char *spare)
 {
 	const struct segment	*old = &l->seg[l->nseg - 1];
 	struct segment		*s;
@@ -328,9 +400,9 @@ roll(struct log *l, uint64_t bytes, uint64_t next_seq)
 		return -1;
 	s->bytes = h.bytes;
 	s->first_seq = h.first_seq;
-	if ((fd = segment_create(l->dirfd, &h)) == -1) {
+	if ((fd = segment_create(l->dirfd, &h, spare)) == -1) {
 		l->nseg--;
-		return -1;
+		return log_is_room_error(errno) ? -1 : fail_for_good(l, errno, "creation of", h.number);
 	}
 	if (l->fd != -1)
 		close(l->fd);
@@ -357,13 +429,23 @@ log_room(struct log *l, uint64_t bytes, uint64_t next_seq, bool *rolled)
 	}
 	if (bytes > size - SEGMENT_HEAD)
 		size = (SEGMENT_HEAD + bytes + SEGMENT_HEAD - 1) / SEGMENT_HEAD * SEGMENT_HEAD;
-	if (roll(l, size, next_seq) == -1) {
-		if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
-			return -1;
-		return fail_for_good(l, errno);
-	}
+	if (roll(l, size, next_seq, NULL) == -1)
+		return -1;
 	*rolled = true;
 	return 0;
+}
+
+int
+log_room_spare(struct log *l, const char *spare, uint64_t size, uint64_t bytes, uint64_t next_seq)
+{
+	RUNS_IN(WRITERS);
+	if (writable(l) == -1)
+		return -1;
+	if (size < SEGMENT_HEAD || bytes > size - SEGMENT_HEAD) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return roll(l, size, next_seq, spare);
 }
 
 /* Takes n written bytes out of the front of iov. */
@@ -399,12 +481,13 @@ log_write(struct log *l, uint64_t off, struct iovec *iov, int n)
 		left -= iov[i].iov_len;
 	}
 	at = l->pos.offset + off;
+	crash_mid_append(l->fd, iov, n, at);
 	for (skip(&iov, &n, 0); n > 0; skip(&iov, &n, (size_t)done)) {
 		done = pwritev(l->fd, iov, n < IOV_MAX ? n : IOV_MAX, (off_t)at);
 		if (done == -1 && errno == EINTR)
 			done = 0;
 		else if (done <= 0)
-			return fail_for_good(l, done == 0 ? EIO : errno);
+			return fail_for_good(l, done == 0 ? EIO : errno, "write to", l->pos.segment);
 		at += (uint64_t)done;
 	}
 	return 0;
@@ -413,14 +496,25 @@ too_much:
 	return -1;
 }
 
+/* Does the newest segment still have a name?  Somebody may have removed it beneath us. */
+int
+log_still_there(struct log *l)
+{
+	struct stat	st;
+
+	if (l->fd == -1 || (fstat(l->fd, &st) == 0 && st.st_nlink != 0))
+		return 0;
+	return fail_for_good(l, ENOENT, "somebody removed", l->pos.segment);
+}
+
 int
 log_sync(struct log *l)
 {
 	if (writable(l) == -1)
 		return -1;
 	if (fdatasync(l->fd) == -1)
-		return fail_for_good(l, errno);
-	return 0;
+		return fail_for_good(l, errno, "sync of", l->pos.segment);
+	return log_still_there(l);
 }
 
 void
@@ -430,6 +524,8 @@ log_advance(struct log *l, uint64_t bytes, uint32_t batch_crc)
 	l->pos.chain = batch_crc;
 	l->pos.batch++;
 	l->seg[l->nseg - 1].end = l->pos.offset;
+	if (l->seg[l->nseg - 1].data != 0 && l->seg[l->nseg - 1].data < l->pos.offset)
+		l->seg[l->nseg - 1].data = l->pos.offset;
 }
 
 int
@@ -451,7 +547,9 @@ log_unlink(struct log *l, uint32_t number)
 	if (unlinkat(l->dirfd, name, 0) == -1 && errno != ENOENT)
 		return -1;
 	segment_remove(l, s);
-	return fsync(l->dirfd);
+	/* no sync of the directory, which takes a journal's commit: if the name comes back, it is dropped all the same */
+	crash_point("drop-unlinked");
+	return 0;
 }
 
 /* ------------------------------------------------------------------ cutting */
@@ -467,20 +565,22 @@ dirty_end(const struct segment *s, uint64_t from)
 	return to;
 }
 
+/*
+ * The directory is synced in any case: the names of the segment that we go on in,
+ * or of a checkpoint, may be there only because a predecessor died in front of its sync.
+ */
 static int
 unlink_behind(struct log *l, uint32_t number)
 {
 	char	name[SEGMENT_NAME];
-	bool	any = false;
 
 	while (l->nseg > 0 && l->seg[l->nseg - 1].number > number) {
 		segment_name(name, l->seg[l->nseg - 1].number);
 		if (unlinkat(l->dirfd, name, 0) == -1 && errno != ENOENT)
 			return -1;
 		segment_remove(l, &l->seg[l->nseg - 1]);
-		any = true;
 	}
-	return any ? fsync(l->dirfd) : 0;
+	return fsync(l->dirfd);
 }
 
 /* Zeros behind `from`, and the size that the head says; synced. */
@@ -532,7 +632,7 @@ log_cut(struct log *l, const struct log_pos *end)
 	if ((l->fd = segment_open(l->dirfd, s->number, O_RDWR, &size)) == -1)
 		return -1;
 	if (clean_tail(l, s, end->offset) == -1 || unlink_behind(l, end->segment) == -1)
-		return fail_for_good(l, errno);
+		return fail_for_good(l, errno, "cutting the tail of", s->number);
 	l->pos = *end;
 	s->end = end->offset;
 	return 0;

@@ -15,6 +15,7 @@
 #ifndef STORE_LOG_H
 #define STORE_LOG_H
 #include <sys/uio.h>
+#include <errno.h>
 #include <stdbool.h>
 #include "store/format.h"
 
@@ -39,11 +40,18 @@ struct segment {		/* one live segment file */
 	uint64_t	dropped_gen;	/* ... this generation */
 };
 
+struct log_identity {		/* which store it is */
+	uint64_t	store_id;	/* 0: not known, where only batches tell */
+	uint64_t	mark;
+};
+
 struct log {
 	int		 dirfd;		/* borrowed */
+	bool		 look;		/* opened to be looked at: nothing is removed or written */
 	int		 fd;		/* the newest segment, for writing; -1: not opened yet.  Not in seg[]:
 					   that may move while the sync thread uses this */
 	_Atomic(int)	 failed;	/* errno of the write or sync that failed: nothing is written after it */
+	char		 what[48];	/* ... and which that was; W: before failed */
 	uint64_t	 store_id, mark;
 	uint64_t	 segment_size;
 	struct segment	*seg;		/* sorted by number; the last is being written */
@@ -65,6 +73,17 @@ int	log_create(struct log *, int dirfd, uint64_t segment_size);
  * 0; -1: ENOENT (no segment: a fresh store, log_create() it), EILSEQ (no valid head), other errno.
  */
 int	log_open(struct log *, int dirfd, uint64_t segment_size);
+/*
+ * The same.  Where no head is whole it is the store `known` (NULL: nobody knows),
+ * else the one whose commit records stand behind the first records of a segment.
+ * look: changes nothing in the directory.
+ */
+int	log_open_as(struct log *, int dirfd, uint64_t segment_size, const struct log_identity *known, bool look);
+/*
+ * Begins a log anew, in an empty directory, with the segment that `first` says
+ * (all but magic, version, head_crc, bytes; a store_id or mark of 0 is drawn): repair.
+ */
+int	log_create_from(struct log *, int dirfd, uint64_t segment_size, const struct segment_head *first);
 void	log_close(struct log *);
 
 struct segment *log_segment(const struct log *, uint32_t number);	/* NULL: not live */
@@ -87,10 +106,21 @@ int	log_next(struct log *, uint32_t segment, uint32_t *offset, const struct rec_
  * directory synced; larger than segment_size where one batch needs it) and
  * closes the old one.  Never while a batch is written and not synced: the new
  * head says where the old segment ends.  next_seq for its head.
- * 0; -1: ENOSPC/EDQUOT/EFBIG (nothing changed), other: fatal for writes.
+ * 0; -1: no room, of whatever kind (log_is_room_error(): nothing changed); other: fatal for writes.
  * *rolled tells that a new segment was begun.
  */
 int	log_room(struct log *, uint64_t bytes, uint64_t next_seq, bool *rolled);
+/*
+ * The same where the disk has none: the next segment is the file `spare`, whose
+ * `size` bytes are allocated.  -1: ENOSPC where that is less than `bytes`.
+ */
+int	log_room_spare(struct log *, const char *spare, uint64_t size, uint64_t bytes, uint64_t next_seq);
+static inline bool
+log_is_room_error(int error)
+{
+	return error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM ||
+	    error == EMFILE || error == ENFILE;
+}
 /* Room left in the newest segment, for records and commit record. */
 uint64_t log_left(const struct log *);
 /*
@@ -98,13 +128,18 @@ uint64_t log_left(const struct log *);
  * `off` is relative to pos.offset: a batch may be written in several calls.
  */
 int	log_write(struct log *, uint64_t off, struct iovec *iov, int n);
-/* One fdatasync of the newest segment; safe from the sync thread while nothing is written (L1). */
+/*
+ * One fdatasync of the newest segment; safe from the sync thread while nothing is written (L1).
+ * ENOENT: the file has no name any more: what is in it will be nowhere.
+ */
 int	log_sync(struct log *);
+/* 0; -1: ENOENT, as log_sync() says it. */
+int	log_still_there(struct log *);
 /* The batch of `bytes` in front of its commit record has been written: pos moves behind it. */
 void	log_advance(struct log *, uint64_t bytes, uint32_t batch_crc);
 /*
  * Takes a segment out of the list and unlinks it; the caller has made the
- * REC_DROP_SEGMENT durable.  Directory synced.  Not the newest (EINVAL); ENOENT: not live.
+ * REC_DROP_SEGMENT durable.  Not the newest (EINVAL); ENOENT: not live.
  */
 int	log_unlink(struct log *, uint32_t number);
 
@@ -153,7 +188,8 @@ enum scan_end log_scan(struct log *, const struct log_pos *from, const struct sc
 /*
  * Makes `end` the place to append, after a scan: zeroes what stands behind it in that
  * segment (torn tail), gives a file that was cut short its size again, syncs.
- * Segments behind it, which hold no batch, are unlinked, the directory synced.
+ * Segments behind it, which hold no batch, are unlinked; the directory is synced
+ * in any case, as what is there may be a predecessor's that did not come to it.
  * 0; -1: EINVAL: a later segment does hold batches; EILSEQ: the head of that segment
  * is broken, so it cannot be appended to; other errno: fatal for writes.
  */

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include "shm/proc.h"
 #include "store/overlay.h"
 #include "store/page.h"
@@ -248,14 +249,6 @@ overlay_reclaim(struct overlay *o, uint64_t oldest, uint64_t published)
 
 /* --- giving back ----------------------------------------------------------------- */
 
-static int
-page_descending(const void *a, const void *b)
-{
-	uint32_t	x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? 1 : x > y ? -1 : 0;
-}
-
 /* A run of free pages becomes a hole.  false: it stays as it is. */
 static bool
 trim_run(struct overlay *o, uint32_t page, uint32_t n)
@@ -285,33 +278,82 @@ trim_end(struct overlay *o)
 	}
 }
 
+/* One bit per page of our half up to `next`: 0. */
+static uint8_t *
+bits_make(const struct overlay *o)
+{
+	return calloc((o->next - o->first) / 8 + 1, 1);
+}
+
+static bool
+bit_is(const uint8_t *bits, uint32_t n)
+{
+	return (bits[n / 8] >> n % 8 & 1) != 0;
+}
+
+static void
+bit_set(uint8_t *bits, uint32_t n)
+{
+	bits[n / 8] |= (uint8_t)(1 << n % 8);
+}
+
+/* What the free pages of these bits become: holes, at first up to `most` pages of them, then the list again. */
+static bool
+trim_bits(struct overlay *o, const uint8_t *bits, uint32_t most)
+{
+	uint32_t	kept = 0, given = 0, n;
+	bool		more = false;
+
+	/* descending: what is left is then handed out from the low end, and the high end empties */
+	for (uint32_t id = o->next; id > o->first; id -= n) {
+		if (!bit_is(bits, id - 1 - o->first)) {
+			n = 1;
+			continue;
+		}
+		for (n = 1; id - n > o->first && bit_is(bits, id - n - 1 - o->first); n++)
+			;
+		if (given < most && trim_run(o, id - n, n)) {
+			given += n;
+			continue;
+		}
+		more |= given >= most && n >= TRIM_PAGES;
+		for (uint32_t i = 1; i <= n; i++)
+			o->free[kept++] = id - i;
+	}
+	o->nfree = kept;
+	return more;
+}
+
+bool
+overlay_trim_some(struct overlay *o, uint32_t most)
+{
+	uint8_t	*bits;
+	bool	 more;
+
+	if (o->nfree == 0 || (bits = bits_make(o)) == NULL)
+		return false;
+	for (uint32_t i = 0; i < o->nfree; i++)
+		bit_set(bits, o->free[i] - o->first);
+	more = trim_bits(o, bits, most);
+	free(bits);
+	trim_end(o);
+	return more;
+}
+
 void
 overlay_trim(struct overlay *o)
 {
-	uint32_t	kept = 0, n;
-
-	if (o->nfree == 0)
-		return;
-	/* descending: what is left is then handed out from the low end, and the high end empties */
-	qsort(o->free, o->nfree, sizeof(*o->free), page_descending);
-	for (uint32_t i = 0; i < o->nfree; i += n) {
-		for (n = 1; i + n < o->nfree && o->free[i + n] == o->free[i] - n; n++)
-			;
-		if (trim_run(o, o->free[i] - n + 1, n))
-			continue;
-		memmove(&o->free[kept], &o->free[i], n * sizeof(*o->free));
-		kept += n;
-	}
-	o->nfree = kept;
-	trim_end(o);
+	(void)overlay_trim_some(o, UINT32_MAX);
 }
 
-/* One bit per page of our half up to `next`: 1: in use. */
+/* --- a tree that nobody builds on any more --------------------------------------- */
+
+/* The bits of pages in use. */
 static uint8_t *
 overlay_used(const struct overlay *o)
 {
 	uint32_t	 n = o->next - o->first, p;
-	uint8_t		*bits = malloc(n / 8 + 1);
+	uint8_t		*bits = bits_make(o);
 
 	if (bits == NULL)
 		return NULL;
@@ -329,23 +371,44 @@ overlay_used(const struct overlay *o)
 }
 
 int
-overlay_free_base(struct overlay *o, uint32_t base, uint64_t gen)
+overlay_sweep_begin(const struct overlay *o, struct sweep *w, uint32_t base)
+{
+	*w = (struct sweep){ overlay_used(o), o->first, o->first, o->next, base };
+	return w->used == NULL ? -1 : 0;
+}
+
+void
+overlay_sweep_end(struct sweep *w)
+{
+	free(w->used);
+	*w = (struct sweep){ 0 };
+}
+
+bool
+overlay_sweep(struct overlay *o, struct sweep *w, uint64_t gen, uint32_t n)
 {
 	const struct page	*p;
-	uint8_t			*bits;
-	int			 rc = 0;
 
-	if ((bits = overlay_used(o)) == NULL)
-		return -1;
-	for (uint32_t id = o->first; id < o->next; id++) {
-		uint32_t	n = id - o->first;
-
-		if ((bits[n / 8] >> n % 8 & 1) == 0)
+	/* what was trimmed off the end since is free */
+	for (; n > 0 && w->at < w->end && w->at < o->next; n--, w->at++) {
+		if (!bit_is(w->used, w->at - w->first))
 			continue;
-		p = (const struct page *)(o->base + (size_t)id * PAGE_BYTES);
-		if (p->base == base && overlay_free(o, id, gen) == -1)
-			rc = -1;
+		p = (const struct page *)(o->base + (size_t)w->at * PAGE_BYTES);
+		/* without memory for the note the page is lost until this process ends */
+		if (p->base == w->base)
+			(void)overlay_free(o, w->at, gen);
 	}
-	free(bits);
-	return rc;
+	return w->at < w->end && w->at < o->next;
+}
+
+int
+overlay_free_base(struct overlay *o, uint32_t base, uint64_t gen)
+{
+	struct sweep	w;
+
+	if (overlay_sweep_begin(o, &w, base) == -1)
+		return -1;
+	(void)overlay_sweep(o, &w, gen, UINT32_MAX);
+	overlay_sweep_end(&w);
+	return 0;
 }

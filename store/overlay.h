@@ -92,7 +92,24 @@ int		 overlay_free_now(struct overlay *, uint32_t page);
 void		 overlay_reclaim(struct overlay *, uint64_t oldest, uint64_t published);
 /* Gives memory of long runs of free pages back to the system; after a checkpoint. */
 void		 overlay_trim(struct overlay *);
+/* The same in steps of about n pages.  true: there is more. */
+bool		 overlay_trim_some(struct overlay *, uint32_t n);
 /* Frees into limbo all pages in use whose header says they stand on checkpoint `base`. */
 int		 overlay_free_base(struct overlay *, uint32_t base, uint64_t gen);
+
+/*
+ * The same in steps: no page of `base` may be allocated or freed between them
+ * by anybody else, that is, no tree that stands on it is changed any more.
+ */
+struct sweep {
+	uint8_t		*used;		/* a bit per page from first on; NULL: none under way */
+	uint32_t	 first, at, end;
+	uint32_t	 base;
+};
+/* 0; -1: ENOMEM. */
+int		 overlay_sweep_begin(const struct overlay *, struct sweep *, uint32_t base);
+/* Looks at n pages; what it finds was reachable up to gen - 1.  true: there is more. */
+bool		 overlay_sweep(struct overlay *, struct sweep *, uint64_t gen, uint32_t n);
+void		 overlay_sweep_end(struct sweep *);
 
 #endif

@@ -43,19 +43,27 @@ children_sound(const struct page *p, uint32_t self)
 	return true;
 }
 
-const struct page *
-page_first_look(const struct tree *t, uint32_t id)
+bool
+page_whole(const struct tree *t, uint32_t id)
 {
 	uint32_t		 n = id & ~PAGE_CHECKPOINT;
 	const struct page	*p;
 
 	if (n == 0 || n >= t->npages)
-		return page_bad(id);
+		return false;
 	p = (const struct page *)(t->checkpoint + (size_t)n * PAGE_BYTES);
-	if (p->crc != page_crc(p) || !page_sound((const uint8_t *)p) || !children_sound(p, n))
+	return p->crc == page_crc(p) && page_sound((const uint8_t *)p) && children_sound(p, n);
+}
+
+const struct page *
+page_first_look(const struct tree *t, uint32_t id)
+{
+	uint32_t	n = id & ~PAGE_CHECKPOINT;
+
+	if (!page_whole(t, id))
 		return page_bad(id);
 	t->checked[n >> 3] |= (uint8_t)(1 << (n & 7));
-	return p;
+	return (const struct page *)(t->checkpoint + (size_t)n * PAGE_BYTES);
 }
 
 /* Entries inside the heap and no more of them than it has bytes: page_compact() relies on it. */

@@ -78,6 +78,8 @@ union page_buf {		/* a page built in private memory */
 
 /* Slow half of page_get(): bounds, checksum, structure of a checkpoint page.  NULL: EILSEQ. */
 const struct page	*page_first_look(const struct tree *, uint32_t id);
+/* Looks at checkpoint page `id` again, whoever looked before: true where all of it is right. */
+bool			 page_whole(const struct tree *, uint32_t id);
 /* Notes and returns the damage: NULL, errno EILSEQ. */
 const struct page	*page_bad(uint32_t id);
 /* CRC-32C as stored in crc. */

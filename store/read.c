@@ -20,6 +20,7 @@
 #include "shm/log.h"
 #include "shm/proc.h"
 #include "store/checkpoint.h"
+#include "store/guard.h"
 #include "store/overlay.h"
 #include "store/read.h"
 #include "store/tree.h"
@@ -50,6 +51,7 @@ struct reader {
 	struct mapping		*last;		/* met most recently */
 	struct mapping		*maps[MAP_BUCKETS];
 	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
+	uint8_t			 meta[SUBMIT_META_MAX];	/* of the document read last */
 };
 
 static const struct roots *
@@ -66,6 +68,7 @@ read_open(const struct boot *b)
 	RUNS_IN(IN_WORKER | IN_TEST);
 	if (r == NULL)
 		return NULL;
+	guard_init(GUARD_JUMP);
 	r->overlay = mmap(NULL, OVERLAY_BYTES, PROT_READ, MAP_SHARED | MAP_NORESERVE, b->region.overlay_fd, 0);
 	if (r->overlay == MAP_FAILED) {
 		free(r);
@@ -287,6 +290,51 @@ damaged(uint32_t segment, uint32_t offset, const char *what)
 	return -1;
 }
 
+/*
+ * A page of the checkpoint is no good.  The committer may never come by it: it is
+ * told, and has the tree rebuilt from the log (store/committer.c).
+ */
+static int
+page_damaged(struct reader *r, uint64_t page)
+{
+	log_warnx("checkpoint tree-%010u, offset %llu: damaged page %llu; what is below it is not served until the tree "
+	    "is rebuilt", r->root.checkpoint, (unsigned long long)page * PAGE_BYTES, (unsigned long long)page);
+	/* relaxed: the word is all that is said; the bell orders it before the committer's look */
+	atomic_store_explicit(&r->region->bad_page, (uint64_t)r->root.checkpoint << 32 | (page & UINT32_MAX),
+	    memory_order_relaxed);
+	bell_ring(&r->region->committer_bell);
+	errno = EILSEQ;
+	return -1;
+}
+
+/*
+ * A page of a mapping was not there: the disk failed, or somebody cut the file.
+ * Says which one.  Reads go on: the next one of that place fails the same way.
+ */
+static int
+unreadable(struct reader *r, const void *where)
+{
+	const uint8_t	*p = where;
+
+	for (unsigned i = 0; i < MAP_BUCKETS; i++)
+		for (const struct mapping *m = r->maps[i]; m != NULL; m = m->next)
+			if (p >= m->base && p < m->base + m->len) {
+				log_warnx("log segment %u, offset %llu: the disk does not give this page "
+				    "(I/O error, or the file was cut short); the document is not served",
+				    m->number, (unsigned long long)(p - m->base));
+				errno = EIO;
+				return -1;
+			}
+	if (r->ck.map != NULL && p >= r->ck.map && p < r->ck.map + r->ck.maplen) {
+		log_warnx("checkpoint tree-%010u, offset %llu: the disk does not give this page (I/O error, or the "
+		    "file was cut short)", r->ck.head.number, (unsigned long long)(p - r->ck.map));
+		page_damaged(r, (uint64_t)(p - r->ck.map) / PAGE_BYTES);
+	} else
+		log_warnx("a page of the store cannot be read");
+	errno = EIO;
+	return -1;
+}
+
 /* The record at its place, checked: bounds, head checksum, and that it is the one the tree means. */
 static const struct rec_head *
 record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void *path, size_t len, struct mapping **mp)
@@ -305,7 +353,7 @@ record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void
 		return NULL;
 	}
 	h = (const struct rec_head *)(const void *)(m->base + v->offset);
-	if (rec_bytes(h) > left || rec_bytes(h) != v->rec_len) {
+	if (h->meta_len > SUBMIT_META_MAX || rec_bytes(h) > left || rec_bytes(h) != v->rec_len) {
 		damaged(v->segment, v->offset, "damaged record");
 		return NULL;
 	}
@@ -319,8 +367,11 @@ record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void
 	return h;
 }
 
-int
-read_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct doc *d)
+/* Of what is guarded: in a function of its own, so that nothing of it lives on over the jump. */
+#define GUARDED	__attribute__((noinline)) static
+
+GUARDED int
+find_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct doc *d)
 {
 	const struct rec_head	*h;
 	struct mapping		*m;
@@ -330,21 +381,17 @@ read_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct
 
 	if (len > SUBMIT_PATH_MAX)
 		return 0;
-	if ((n = tree_get(&r->tree, key, key_make(key, tenant, path, len), &v)) == -1) {
-		log_warnx("checkpoint tree-%010u: page %llu is damaged", r->root.checkpoint,
-		    (unsigned long long)tree_bad_page);
-		errno = EILSEQ;
-		return -1;
-	}
+	if ((n = tree_get(&r->tree, key, key_make(key, tenant, path, len), &v)) == -1)
+		return page_damaged(r, tree_bad_page);
 	if (n == 0 || (v.flags & DOC_TOMBSTONE) != 0)
 		return 0;
 	if ((h = record_at(r, &v, tenant, path, len, &m)) == NULL)
 		return -1;
 	d->tag = (struct tag){ .seq = h->seq, .run = h->run };
 	d->time_ms = h->time_ms;
-	d->meta = (const uint8_t *)(h + 1) + len;
+	d->meta = memcpy(r->meta, (const uint8_t *)(h + 1) + len, h->meta_len);
 	d->meta_len = h->meta_len;
-	d->body = d->meta + h->meta_len;
+	d->body = (const uint8_t *)(h + 1) + len + h->meta_len;
 	d->body_len = h->body_len;
 	d->body_crc = h->body_crc;
 	d->table = d->body + h->body_len +
@@ -353,6 +400,18 @@ read_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct
 	d->offset = v.offset;
 	d->mapping = m;
 	return 1;
+}
+
+int
+read_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct doc *d)
+{
+	int	n;
+
+	if (guard_enter())
+		return unreadable(r, guard_address());
+	n = find_doc(r, tenant, path, len, d);
+	guard_leave();
+	return n;
 }
 
 /* verify-reads first: was this chunk right before? */
@@ -392,8 +451,8 @@ chunk_ok(struct reader *r, const struct doc *d, uint64_t i)
 	return true;
 }
 
-bool
-doc_check(struct reader *r, const struct doc *d, uint32_t from, uint32_t to)
+GUARDED bool
+check_chunks(struct reader *r, const struct doc *d, uint32_t from, uint32_t to)
 {
 	if (to > d->body_len || from >= to)
 		return from == to;
@@ -407,6 +466,54 @@ doc_check(struct reader *r, const struct doc *d, uint32_t from, uint32_t to)
 			damaged(d->segment, d->offset, "damaged body");
 			return false;
 		}
+	return true;
+}
+
+bool
+doc_check(struct reader *r, const struct doc *d, uint32_t from, uint32_t to)
+{
+	bool	ok;
+
+	if (guard_enter()) {
+		unreadable(r, guard_address());
+		return false;
+	}
+	ok = check_chunks(r, d, from, to);
+	guard_leave();
+	return ok;
+}
+
+bool
+doc_copy(struct reader *r, void *to, const void *from, size_t n)
+{
+	if (guard_enter()) {
+		unreadable(r, guard_address());
+		return false;
+	}
+	memcpy(to, from, n);
+	guard_leave();
+	return true;
+}
+
+/* One load of each page; the value is of no interest. */
+GUARDED void
+touch(const volatile uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i += PAGE_BYTES)
+		(void)p[i];
+	if (n > 0)
+		(void)p[n - 1];
+}
+
+bool
+doc_there(struct reader *r, const void *from, size_t n)
+{
+	if (guard_enter()) {
+		unreadable(r, guard_address());
+		return false;
+	}
+	touch(from, n);
+	guard_leave();
 	return true;
 }
 
@@ -449,37 +556,46 @@ read_tenant(struct reader *r, const char *name, size_t len, struct tenant_settin
 		errno = EILSEQ;
 		return -1;
 	}
-	memcpy(out, d.body, sizeof(*out));
-	return 1;
+	return doc_copy(r, out, d.body, sizeof(*out)) ? 1 : -1;
 }
 
-int
-read_usage(struct reader *r, uint32_t tenant, uint64_t *documents, uint64_t *bytes)
+GUARDED int
+find_usage(struct reader *r, uint32_t tenant, uint64_t *documents, uint64_t *bytes)
 {
 	uint8_t		lo[KEY_MAX], hi[KEY_MAX];
 	struct agg	a;
 	size_t		nlo = key_make(lo, tenant, NULL, 0), nhi = key_make(hi, tenant + 1, NULL, 0);
 
 	if (tree_range(&r->tree, lo, nlo, hi, nhi, &a) == -1)
-		return -1;
+		return page_damaged(r, tree_bad_page);
 	*documents = a.count;
 	*bytes = a.bytes;
 	return 0;
 }
 
 int
-read_tenants(struct reader *r, const char *after, size_t len, char *name, struct tenant_settings *set)
+read_usage(struct reader *r, uint32_t tenant, uint64_t *documents, uint64_t *bytes)
+{
+	int	n;
+
+	if (guard_enter())
+		return unreadable(r, guard_address());
+	n = find_usage(r, tenant, documents, bytes);
+	guard_leave();
+	return n;
+}
+
+/* The name of the first tenant behind `after`.  1: its length is in *n. */
+GUARDED int
+find_tenant_behind(struct reader *r, const char *after, size_t len, char *name, size_t *out)
 {
 	struct cursor	 c;
 	struct doc_val	 v;
 	const uint8_t	*key;
 	uint8_t		 from[KEY_MAX];
-	size_t		 n;
+	size_t		 n = key_make(from, 0, after, len);
 	int		 rc;
 
-	if (len > TENANT_NAME_MAX)
-		return 0;
-	n = key_make(from, 0, after, len);
 	from[n++] = '\0';	/* behind the name itself, before all that continue it */
 	for (rc = cursor_seek(&c, &r->tree, from, n); rc == 1; rc = cursor_next(&c)) {
 		cursor_entry(&c, &key, &n, &v);
@@ -490,7 +606,23 @@ read_tenants(struct reader *r, const char *after, size_t len, char *name, struct
 			continue;
 		memcpy(name, key + sizeof(uint32_t), n);
 		name[n] = '\0';
-		return read_tenant(r, name, n, set);
+		*out = n;
+		return 1;
 	}
-	return rc;
+	return rc == -1 ? page_damaged(r, tree_bad_page) : rc;
+}
+
+int
+read_tenants(struct reader *r, const char *after, size_t len, char *name, struct tenant_settings *set)
+{
+	size_t	n;
+	int	rc;
+
+	if (len > TENANT_NAME_MAX)
+		return 0;
+	if (guard_enter())
+		return unreadable(r, guard_address());
+	rc = find_tenant_behind(r, after, len, name, &n);
+	guard_leave();
+	return rc == 1 ? read_tenant(r, name, n, set) : rc;
 }

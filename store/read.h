@@ -50,7 +50,7 @@ uint64_t	 read_generation(const struct reader *);
 struct doc {
 	struct tag	 tag;		/* its ETag */
 	uint64_t	 time_ms;	/* modified */
-	const uint8_t	*meta;		/* header lines as the worker gave them */
+	const uint8_t	*meta;		/* header lines as the worker gave them; a copy, until the next read_doc() */
 	const uint8_t	*body;
 	uint32_t	 meta_len;
 	uint32_t	 body_len;
@@ -70,6 +70,14 @@ int		 read_doc(struct reader *, uint32_t tenant, const void *path, size_t len, s
  * true: all match (or `verify-reads first` and they did before).
  */
 bool		 doc_check(struct reader *, const struct doc *, uint32_t from, uint32_t to);
+/*
+ * Copies bytes of a body out.  A page may be gone although it was there when it
+ * was checked: nothing else may load from d->body.  send(2) may: it says EFAULT.
+ * false: gone, the log was told.
+ */
+bool		 doc_copy(struct reader *, void *to, const void *from, size_t n);
+/* Are all pages of it there?  After a send that fell short: was it the socket, or us? */
+bool		 doc_there(struct reader *, const void *from, size_t n);
 /* Keeps the document's bytes mapped beyond read_idle(): a send that takes several rounds. */
 void		 doc_hold(struct reader *, const struct doc *);
 void		 doc_release(struct reader *, const struct doc *);

@@ -20,14 +20,28 @@
 
 #include "shm/log.h"
 #include "shm/proc.h"
+#include "store/crashpoint.h"
+#include "store/repair.h"
+#include "store/salvage.h"
 #include "store/store.h"
+
+#define AHEAD	16u
+
+struct ahead {			/* a record that was read and is not yet applied */
+	const struct rec_head	*h;
+	uint32_t		 segment, offset;
+	const void		*leaf;	/* where it probably belongs */
+	bool			 ours;	/* of a submission that may be waiting for its answer */
+};
 
 struct recovery {
 	struct store	*s;
 	uint64_t	 region_id;
 	uint32_t	*listed;	/* the newest segment list, what was dropped since taken out */
 	uint32_t	 nlisted;
-	uint64_t	 records;
+	struct ahead	 ahead[AHEAD];
+	uint64_t	 records, applied;
+	int		 failed;	/* errno of a salvage that could not go on */
 };
 
 static void
@@ -100,13 +114,54 @@ on_found(struct recovery *r, const struct rec_head *h, const struct doc_val *was
 }
 
 static int
-on_record(void *arg, const struct scan_batch *b, const struct rec_head *h, uint32_t segment, uint32_t offset)
+apply_one(struct recovery *r)
 {
-	struct recovery		*r = arg;
 	struct index_target	 t = { r->s, &r->s->w, true };
+	struct ahead		*a = &r->ahead[r->applied++ % AHEAD];
 	struct doc_val		 was;
 
-	r->records++;
+	if (index_apply(&t, a->h, a->segment, a->offset, &was) == -1)
+		return -1;
+	if (a->ours)
+		on_found(r, a->h, &was);
+	return 0;
+}
+
+static int
+apply_all(struct recovery *r)
+{
+	while (r->applied != r->records)
+		if (apply_one(r) == -1)
+			return -1;
+	return 0;
+}
+
+static void
+hint(struct recovery *r, uint64_t i, bool entry)
+{
+	struct ahead		*a = &r->ahead[i % AHEAD];
+	const struct rec_head	*h = a->h;
+	uint8_t			 key[KEY_MAX];
+	size_t			 len;
+
+	if (h->kind == REC_DROP_TENANT || h->path_len > SUBMIT_PATH_MAX || (entry && a->leaf == NULL))
+		return;
+	len = key_make(key, h->tenant, rec_path(h), h->path_len);
+	if (entry)
+		tree_hint_entry(a->leaf, key, len);
+	else
+		a->leaf = tree_hint(&r->s->w.t, key, len);
+}
+
+/*
+ * At random among a million documents nearly all the time would go into waiting
+ * for a leaf to come from memory: so each is asked for while those in front are applied.
+ */
+static int
+on_record(void *arg, const struct scan_batch *b, const struct rec_head *h, uint32_t segment, uint32_t offset)
+{
+	struct recovery	*r = arg;
+
 	if (h->kind == REC_SEGMENTS)
 		return on_segment_list(r, h);
 	if (h->kind == REC_DROP_SEGMENT) {
@@ -115,23 +170,59 @@ on_record(void *arg, const struct scan_batch *b, const struct rec_head *h, uint3
 	}
 	if (h->seq > r->s->max_seq)
 		r->s->max_seq = h->seq;
-	if (index_apply(&t, h, segment, offset, &was) == -1)
+	if (r->records - r->applied == AHEAD && apply_one(r) == -1)
 		return -1;
-	if (r->s->found != NULL && b->commit->region == r->region_id && h->lane != REC_LANE_NONE &&
-	    (h->flags & REC_MOVED) == 0)
-		on_found(r, h, &was);
+	r->ahead[r->records % AHEAD] = (struct ahead){
+		.h = h, .segment = segment, .offset = offset,
+		.ours = r->s->found != NULL && b->commit->region == r->region_id && h->lane != REC_LANE_NONE &&
+		    (h->flags & REC_MOVED) == 0,
+	};
+	hint(r, r->records++, false);
+	if (r->records - r->applied > AHEAD / 2)
+		hint(r, r->records - AHEAD / 2, true);
 	return 0;
+}
+
+/* A record of a batch that is not whole.  No submission is answered from it. */
+static int
+on_salvaged(void *arg, const struct rec_head *h, uint32_t segment, uint32_t offset)
+{
+	static const struct commit_rec	none;
+	struct scan_batch		b = { .commit = &none, .segment = segment };
+
+	/* at once: it may be a copy that is gone when we return */
+	return on_record(arg, &b, h, segment, offset) == -1 ? -1 : apply_all(arg);
+}
+
+/*
+ * One that is broken, but said whose it was: the tree gets the place of the broken
+ * record.  So the document is damaged, instead of being what it was before.
+ */
+static int
+on_broken(void *arg, const struct rec_head *said, bool commit, uint32_t segment, uint64_t from, uint64_t to)
+{
+	struct recovery	*r = arg;
+
+	(void)commit;
+	(void)to;
+	if (said == NULL)
+		return 0;
+	/* it is gone when we return: applied at once, behind those that were read before it */
+	return on_salvaged(r, said, segment, (uint32_t)from) == -1 ? -1 : apply_all(r);
 }
 
 static void
 on_damage(void *arg, uint32_t segment, uint64_t from, uint64_t to, const char *what)
 {
-	struct recovery	*r = arg;
-	char		 line[160];
+	static const struct salvage_callbacks	cb = { on_salvaged, on_broken };
+	struct recovery				*r = arg;
+	char					 line[160];
 
-	snprintf(line, sizeof(line), "log segment %u, offset %llu to %llu: %s", segment,
+	snprintf(line, sizeof(line), "log-%010u, offset %llu to %llu: %s", segment,
 	    (unsigned long long)from, (unsigned long long)to, what);
 	damage(r->s, line);
+	if (r->failed == 0 && salvage(&r->s->log, segment, from, to, &cb, r) == -1)
+		r->failed = errno;
 }
 
 /* ------------------------------------------------------------- checkpoint */
@@ -152,6 +243,7 @@ forget(struct store *s)
 	s->w.t.root = PAGE_NONE;
 	s->w.base = 0;
 	s->max_seq = s->time_ms = s->catalog_seq = s->tail = 0;
+	s->growth = 0;
 	s->next_tenant = 1;
 }
 
@@ -197,10 +289,19 @@ static int
 adopt_checkpoint(struct store *s, uint32_t number)
 {
 	const struct checkpoint_head	*h = &s->ck.head;
+	char				 err[128];
 
 	if (checkpoint_open(&s->ck, s->dirfd, number, true) == -1)
 		return -1;
-	if (h->store_id != s->log.store_id || log_segment(&s->log, h->segment) == NULL) {
+	if (s->log.store_id == 0 && h->mark == s->log.mark)
+		s->log.store_id = h->store_id;	/* no head of a segment could say it */
+	/*
+	 * The segment where the log goes on is missing: where this is the newest, that is
+	 * damage, which the scan tells (S4), and without the tree what is lost would
+	 * come back as it was before.  In front of another it may have been dropped.
+	 */
+	if (h->store_id != s->log.store_id || h->mark != s->log.mark ||
+	    (log_segment(&s->log, h->segment) == NULL && number != checkpoint_newest(s->dirfd, 0))) {
 		errno = EILSEQ;
 		return -1;
 	}
@@ -222,6 +323,10 @@ adopt_checkpoint(struct store *s, uint32_t number)
 				g->end = s->ck.segments[i].end;
 		}
 	}
+	if (s->look && tree_verify(&s->w.t, err, sizeof(err)) == -1) {
+		errno = EILSEQ;
+		return -1;
+	}
 	return load_tenants(s);
 }
 
@@ -237,7 +342,7 @@ look_for_missing(struct recovery *r)
 
 	for (uint32_t i = 0; i < r->nlisted; i++)
 		if (log_segment(&r->s->log, r->listed[i]) == NULL) {
-			snprintf(line, sizeof(line), "log segment %u is missing", r->listed[i]);
+			snprintf(line, sizeof(line), "log-%010u is missing", r->listed[i]);
 			damage(r->s, line);
 		}
 }
@@ -247,28 +352,41 @@ static int
 replay(struct store *s, struct recovery *r)
 {
 	struct log_pos	from = { 0 }, end;
+	uint64_t	faults;
 
 	if (s->ck.head.number != 0)
 		from = (struct log_pos){ s->ck.head.segment, s->ck.head.chain, s->ck.head.offset, s->ck.head.batch };
+	faults = guard_filled() - guard_filled_tree();
 	switch (log_scan(&s->log, &from, &callbacks, r, &end)) {
 	case SCAN_ERROR:
 		return -1;
-	case SCAN_DAMAGED:
-		damage(s, "log: broken bytes in front of intact batches");
-		s->log.pos = end;
-		return 0;
 	case SCAN_TORN:
-		log_info("%s: log segment %u: an incomplete last batch at offset %llu was cut off",
-		    s->dir, end.segment, (unsigned long long)end.offset);
+		if (!s->look && !s->damaged)
+			log_info("%s: log-%010u: an incomplete last batch at offset %llu was cut off",
+			    s->dir, end.segment, (unsigned long long)end.offset);
 		break;
+	case SCAN_DAMAGED:
 	case SCAN_END:
 		break;
 	}
-	if (s->damaged) {
+	if (apply_all(r) == -1)
+		return -1;
+	if (r->failed != 0) {
+		errno = r->failed;
+		return -1;
+	}
+	/* a page that cannot be read is no end of the log, whatever stands or does not stand behind it */
+	if (guard_filled() - guard_filled_tree() != faults)
+		damage(s, "log: pages that the disk does not give");
+	if (s->damaged || s->look) {
 		s->log.pos = end;
 		return 0;
 	}
-	return log_cut(&s->log, &end);
+	crash_point("recover-scanned");
+	if (log_cut(&s->log, &end) == -1)
+		return -1;
+	crash_point("recover-cut");
+	return 0;
 }
 
 /* The list to begin with: what was live when the checkpoint was taken. */
@@ -288,6 +406,7 @@ static int
 recover_with(struct store *s, uint32_t number, uint64_t region_id)
 {
 	struct recovery	r = { .s = s, .region_id = region_id };
+	uint64_t	faults = guard_filled_tree();
 	int		rc, saved;
 
 	forget(s);
@@ -299,6 +418,10 @@ recover_with(struct store *s, uint32_t number, uint64_t region_id)
 	saved = errno;
 	free(r.listed);
 	errno = saved;
+	if (rc == 0 && guard_filled_tree() != faults) {
+		errno = EILSEQ;		/* what was read instead may have looked like an empty page */
+		return -1;
+	}
 	return rc;
 }
 
@@ -310,18 +433,45 @@ recover(struct store *s, const struct store_options *o)
 	while ((n = checkpoint_newest(s->dirfd, n)) != 0) {
 		if (recover_with(s, n, o->region_id) == 0)
 			return 0;
-		if (errno != EILSEQ && errno != ENOENT)
+		if (errno != EILSEQ && errno != ENOENT && errno != EIO)
 			return -1;
 		log_warnx("%s: checkpoint tree-%010u is damaged (%s); trying without it", s->dir, n, strerror(errno));
 	}
 	return recover_with(s, 0, o->region_id);
 }
 
+/* No head of a segment is whole: a checkpoint may say which store this is. */
+static int
+open_by_checkpoint(struct store *s, uint64_t segment_size)
+{
+	struct checkpoint	ck;
+	struct log_identity	known;
+	uint32_t		n = 0;
+
+	while ((n = checkpoint_newest(s->dirfd, n)) != 0) {
+		if (checkpoint_open(&ck, s->dirfd, n, false) == -1)
+			continue;
+		known = (struct log_identity){ ck.head.store_id, ck.head.mark };
+		checkpoint_close(&ck);
+		return log_open_as(&s->log, s->dirfd, segment_size, &known, s->look);
+	}
+	snprintf(s->reason, sizeof(s->reason), "no log segment has a whole head or first batch: nothing in it can be read");
+	errno = EILSEQ;
+	return -1;
+}
+
 static int
 open_log(struct store *s, uint64_t segment_size)
 {
-	if (log_open(&s->log, s->dirfd, segment_size) == 0)
+	if (repair_interrupted(s->dirfd, NULL, NULL)) {
+		snprintf(s->reason, sizeof(s->reason), "a repair was interrupted: run holdfastctl repair again");
+		errno = EILSEQ;
+		return -1;
+	}
+	if (log_open_as(&s->log, s->dirfd, segment_size, NULL, s->look) == 0)
 		return 0;
+	if (errno == EILSEQ)
+		return open_by_checkpoint(s, segment_size);
 	if (errno != ENOENT)
 		return -1;
 	/* a first start has neither; a tree without a log is what is left of a store */
@@ -331,7 +481,16 @@ open_log(struct store *s, uint64_t segment_size)
 		errno = EILSEQ;
 		return -1;
 	}
-	return log_create(&s->log, s->dirfd, segment_size);
+	if (s->look) {
+		snprintf(s->reason, sizeof(s->reason), "there is no store here");
+		errno = ENOENT;
+		return -1;
+	}
+	if (log_create(&s->log, s->dirfd, segment_size) == 0)
+		return 0;
+	snprintf(s->reason, sizeof(s->reason), "the first log segment, of %llu KiB, cannot be made: %s",
+	    (unsigned long long)segment_size / 1024, strerror(errno));
+	return -1;
 }
 
 int
@@ -339,10 +498,12 @@ store_open(struct store *s, int dirfd, int overlay_fd, const struct store_option
 {
 	struct roots	*roots;
 
-	RUNS_IN(IN_COMMITTER | IN_TEST);
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	memset(s, 0, sizeof(*s));
 	s->dirfd = dirfd;
+	s->log.fd = -1;
 	s->dir = o->dir;
+	s->look = o->look;
 	s->region_id = o->region_id;
 	s->found = o->found;
 	s->found_arg = o->arg;
@@ -357,14 +518,24 @@ store_open(struct store *s, int dirfd, int overlay_fd, const struct store_option
 	};
 	if (getrandom(&s->run, sizeof(s->run), 0) != sizeof(s->run) ||
 	    open_log(s, o->segment_size) == -1 || recover(s, o) == -1 ||
-	    (!s->damaged && log_sync(&s->log) == -1)) {
+	    (!s->damaged && !s->look && log_sync(&s->log) == -1)) {
 		if (s->reason[0] == '\0')
-			snprintf(s->reason, sizeof(s->reason), "recovery: %s", strerror(errno));
+			snprintf(s->reason, sizeof(s->reason), "%s: %s",
+			    s->log.what[0] != '\0' ? s->log.what : "recovery", strerror(errno));
 		return -1;
 	}
+	crash_point("recover-synced");
 	roots->store_id = s->log.store_id;
-	if (s->ck.head.number != 0 && !s->damaged)
+	s->faults = guard_filled();	/* each was taken for damage */
+	s->tree_faults = guard_filled_tree();
+	if (s->damaged || s->look)
+		return 0;
+	if (s->ck.head.number != 0)
 		checkpoint_tidy(s->dirfd, s->ck.head.number);
+	else
+		checkpoint_tidy_tmp(s->dirfd);
+	reserve_open(s);
+	(void)batch_resume(s);	/* without: a lost segment is told only by the next list */
 	return 0;
 }
 

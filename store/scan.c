@@ -67,7 +67,7 @@ all_zero(const uint8_t *p, uint64_t n)
 	return first == 0 && memcmp(p, p + sizeof(first), n - sizeof(first)) == 0;
 }
 
-static const struct commit_rec *
+const struct commit_rec *
 commit_at(const struct log *l, const uint8_t *base, uint64_t limit, uint64_t at)
 {
 	const struct commit_rec	*c;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shm/crc32c.h"
+#include "store/crashpoint.h"
 #include "store/segment.h"
 
 _Static_assert(sizeof(off_t) == 8, "segments may be larger than 2 GiB");
@@ -110,11 +111,39 @@ allocate(int fd, uint64_t bytes)
 	return -1;
 }
 
+/* The file `temp` with all of its blocks.  -1: it is not there. */
+static int
+make_file(int dirfd, const char *temp, uint64_t bytes, const char *spare)
+{
+	struct stat	st;
+	int		fd, saved;
+
+	if (unlinkat(dirfd, temp, 0) == -1 && errno != ENOENT)
+		return -1;
+	if (spare != NULL && renameat(dirfd, spare, dirfd, temp) == -1)
+		return -1;
+	if ((fd = openat(dirfd, temp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (spare != NULL ? 0 : O_CREAT | O_EXCL),
+	    0600)) == -1)
+		return -1;
+	if (spare == NULL && allocate(fd, bytes) == 0)
+		return fd;
+	if (spare != NULL && fstat(fd, &st) == 0) {
+		if (S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
+			return fd;
+		errno = ENOSPC;		/* it is not what it was */
+	}
+	saved = errno;
+	close(fd);
+	unlinkat(dirfd, temp, 0);
+	errno = saved;
+	return -1;
+}
+
 int
-segment_create(int dirfd, struct segment_head *h)
+segment_create(int dirfd, struct segment_head *h, const char *spare)
 {
 	char	name[SEGMENT_NAME], temp[SEGMENT_NAME + 4];
-	int	fd = -1, saved;
+	int	fd, saved;
 
 	segment_name(name, h->number);
 	snprintf(temp, sizeof(temp), "%s.new", name);
@@ -122,14 +151,18 @@ segment_create(int dirfd, struct segment_head *h)
 	h->version = FORMAT_VERSION;
 	h->head_crc = head_crc(h);
 
-	if (unlinkat(dirfd, temp, 0) == -1 && errno != ENOENT)
+	if ((fd = make_file(dirfd, temp, h->bytes, spare)) == -1)
 		return -1;
-	if ((fd = openat(dirfd, temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)) == -1)
-		return -1;
-	if (allocate(fd, h->bytes) == -1 || write_all(fd, h, sizeof(*h), 0) == -1 || fsync(fd) == -1)
+	if (write_all(fd, h, sizeof(*h), 0) == -1)
 		goto fail;
+	if (fsync(fd) == -1) {
+		errno = EIO;	/* whatever it says: a failed sync is no full disk (F1) */
+		goto fail;
+	}
+	crash_point("roll-created");
 	if (renameat(dirfd, temp, dirfd, name) == -1)
 		goto fail;
+	crash_point("roll-renamed");
 	if (fsync(dirfd) == -1) {
 		/*
 		 * The name may be there after a crash or not.  Both are sound as
@@ -140,6 +173,7 @@ segment_create(int dirfd, struct segment_head *h)
 		errno = EIO;
 		return -1;
 	}
+	crash_point("roll-synced");
 	return fd;
 fail:
 	saved = errno;
@@ -227,9 +261,10 @@ segment_list(struct log *l)
 		uint32_t	n;
 
 		/* one that cannot be removed is in nobody's way but segment_create()'s, which tells */
-		if (number_of(e->d_name, ".new") != 0)
-			unlinkat(l->dirfd, e->d_name, 0);
-		else if ((n = number_of(e->d_name, "")) != 0 && segment_add(l, n) == NULL)
+		if (number_of(e->d_name, ".new") != 0) {
+			if (!l->look)
+				unlinkat(l->dirfd, e->d_name, 0);
+		} else if ((n = number_of(e->d_name, "")) != 0 && segment_add(l, n) == NULL)
 			goto fail;
 	}
 	if (errno != 0)

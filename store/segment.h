@@ -1,7 +1,7 @@
 /*
  * store/segment.h - one segment file: made whole or not at all, mapped, listed.
  *
- * Runs in: committer, tools.  For store/log.c and store/scan.c alone.
+ * Runs in: committer, tools.  For the files of store/ that read or make segments.
  *
  * A file has the name log-N only after its size, its zeros and its head are on
  * disk: it is made as log-N.new, synced, renamed, and the directory synced (F6,
@@ -16,10 +16,11 @@
 
 void	segment_name(char name[SEGMENT_NAME], uint32_t number);
 /*
- * Makes the file; h holds all but magic, version and head_crc.  The descriptor, open for
- * writing; -1: ENOSPC, EDQUOT, EFBIG (nothing changed), other errno.
+ * Makes the file; h holds all but magic, version and head_crc.  spare: of this file, which has
+ * h->bytes allocated that nobody wrote to (store/reserve.h); NULL: anew.  The descriptor, open for
+ * writing; -1: EIO: something may have changed; any other errno: nothing has.
  */
-int	segment_create(int dirfd, struct segment_head *h);
+int	segment_create(int dirfd, struct segment_head *h, const char *spare);
 /* Opens an existing one and looks that it is a plain file.  -1: EILSEQ: it is not; other errno. */
 int	segment_open(int dirfd, uint32_t number, int flags, uint64_t *size);
 /*
@@ -48,5 +49,7 @@ int	segment_zero(int fd, uint64_t from, uint64_t to);
 
 /* A record at `at`, wholly in front of `limit`, its head intact; NULL. */
 const struct rec_head *record_at(const uint8_t *base, uint64_t limit, uint64_t at);
+/* A commit record likewise, by its mark and its own checksum; NULL.  (scan.c) */
+const struct commit_rec *commit_at(const struct log *l, const uint8_t *base, uint64_t limit, uint64_t at);
 
 #endif

@@ -30,7 +30,9 @@
 #include "store/checkpoint.h"
 #include "store/log.h"
 #include "store/overlay.h"
+#include "store/guard.h"
 #include "store/read.h"
+#include "store/reserve.h"
 #include "store/tree.h"
 
 /* A write to be decided; everything in it is borrowed until batch_publish(). */
@@ -91,6 +93,7 @@ enum store_error {
 	ERR_SYNC,		/* an I/O error: read-only until a restart of the server */
 	ERR_FULL_IN_WRITE,	/* no room in mid-write: a new committer cuts the tail and goes on */
 	ERR_TREE,		/* a page of the checkpoint is damaged: a new committer rebuilds from the log */
+	ERR_LOG,		/* so is something of the log: a new committer says how much */
 };
 
 struct store {
@@ -114,8 +117,17 @@ struct store {
 	enum store_error error;		/* S3 */
 	bool		 full;		/* the last attempt to begin a segment found no room */
 	bool		 damaged;	/* recovery found damage: no writes until repair */
+	bool		 look;		/* opened by a tool to be looked at: nothing on disk is changed */
+	uint64_t	 full_bytes;	/* ... for a record as large as this */
 	char		 reason[160];	/* of full, damaged, error */
+	struct reserve	 reserve;
+	uint64_t	 moving;	/* bytes that compaction still has to move out of its segment */
+	uint64_t	 faults;	/* guard_filled() as far as it is known what that means */
+	uint64_t	 tree_faults;	/* guard_filled_tree() at opening */
 	uint64_t	 tail;		/* log bytes behind the checkpoint */
+	int64_t		 growth;	/* bytes that a new checkpoint will be longer than ck */
+	uint64_t	 died;		/* bytes of records that stopped counting as live: compaction's measure of work */
+	uint64_t	 held_since;	/* monotonic us; a new segment waits for space to come free; 0: none does */
 	/* recovery: submissions found in the log */
 	void		 (*found)(void *, uint16_t lane, uint32_t number, const struct result *);
 	void		*found_arg;
@@ -125,6 +137,7 @@ struct store_options {
 	const char	*dir;
 	uint64_t	 segment_size;
 	uint64_t	 region_id;
+	bool		 look;		/* nothing on disk is changed; a checkpoint is taken only if all of it is whole */
 	/* Called for each record of the tail that came from a submission of region_id. */
 	void		 (*found)(void *, uint16_t lane, uint32_t number, const struct result *);
 	void		*arg;
@@ -133,6 +146,8 @@ struct store_options {
 /*
  * Opens or creates the store in dirfd and recovers it: newest valid checkpoint,
  * log tail, torn tail cut, everything synced.  Nothing is published yet: call store_publish().
+ * Damage in the log: it is open all the same, and `damaged`.  Then the tree knows of
+ * documents whose newest record is broken: it refers to that, and never to an older one.
  * 0; -1 with errno and a line in s->reason.
  */
 int	store_open(struct store *, int dirfd, int overlay_fd, const struct store_options *);
@@ -144,7 +159,8 @@ void	store_publish(struct store *);
 
 enum add {
 	ADD_DONE,		/* *result is final (a refusal) or becomes final with the batch */
-	ADD_LATER,		/* does not fit into this batch: write it first, then add again */
+	ADD_LATER,		/* does not fit into this batch: write it first, then add again; or
+				   compact_holds_back(): after a checkpoint, or some time */
 };
 /*
  * Decides one write.  A refusal (OUT_CONDITION, OUT_ABSENT ...) adds no record;
@@ -154,18 +170,38 @@ enum add {
 enum add	batch_add(struct store *, const struct op *, struct result *, bool may_roll);
 /* Adds a record that is not a submission's (segment list, drop).  0; -1 ENOSPC: does not fit now. */
 int	batch_add_own(struct store *, enum rec_kind, const void *body, uint32_t len, bool may_roll);
+/*
+ * After recovery: where a predecessor died behind the making of a segment, its first
+ * record, the segment list, is still to be written.  0; -1 errno.
+ */
+int	batch_resume(struct store *);
 /* Rewrites a live record at the head of the log.  0; -1: ENOSPC no room now; EILSEQ its body is damaged. */
 int	batch_add_moved(struct store *, const struct rec_head *, uint32_t segment, uint32_t offset, bool may_roll);
-/* Room for one more record of `bytes`? (rolls if allowed and needed)  Used by the three above. */
-int	batch_room(struct store *, uint64_t bytes, bool may_roll, bool reserve);
+enum room {			/* who asks */
+	ROOM_WRITE,		/* a client's PUT: has to leave the reserve alone */
+	ROOM_MOVE,		/* compaction: may use it, but for the last bit */
+	ROOM_DELETE,		/* a delete: all of it, but for what gives space back */
+	ROOM_OWN,		/* a record of our own */
+};
+/*
+ * Room for one more record of `bytes`? (rolls if allowed and needed)  Used by the three above.
+ * 0; -1: EAGAIN: not in this batch; ENOSPC: none, s->full is set; other errno: s->error is.
+ */
+int	batch_room(struct store *, uint64_t bytes, bool may_roll, enum room);
+/* Full: is there room again, for what was refused?  s->full says it then.  Between batches only. */
+void	batch_probe(struct store *);
+/* Bytes that compaction may add to the log at the moment although the disk is full. */
+uint64_t batch_room_full(const struct store *);
 /*
  * Appends the batch with its commit record.  0: now log_sync(), then
  * batch_publish(), or batch_failed().  -1: s->error is set.
  */
 int	batch_write(struct store *);
 void	batch_publish(struct store *);
-/* A sync failed (errno): S3. */
+/* A sync failed, or a segment could not be begun (errno): S3. */
 void	batch_failed(struct store *, int error);
+/* A page of a mapping was missing and nobody has accounted for it: s->error is set. */
+bool	store_faulted(struct store *);
 static inline bool batch_empty(const struct store *s) { return s->batch.count == 0; }
 
 /* --- index.c: S2 ------------------------------------------------------------ */
@@ -197,18 +233,36 @@ enum outcome	decide(struct store *, const struct op *, struct doc_val *now);
 struct compaction {
 	uint32_t	segment;	/* being rewritten; 0: none */
 	uint32_t	offset;
+	int64_t		owed;		/* bytes to be moved according to what died, less those that were */
 };
 /*
  * One step: adds up to `budget` bytes of live records of the victim to the
  * batch.  false: nothing to do (or no room).
  */
 bool	compact_step(struct store *, struct compaction *, uint64_t budget, bool may_roll);
+/*
+ * Bytes to move with the batch being built, in proportion to what died since the
+ * last call, and the more the less space is left; `idle`: no client's write is in it.
+ */
+uint64_t compact_budget(struct store *, struct compaction *, bool idle);
+/*
+ * A new segment of `bytes` would be too much, and waiting helps: for a checkpoint, or,
+ * where it is not compaction that asks (`moving`), for that.  For a bounded time.
+ */
+bool	compact_holds_back(struct store *, uint64_t bytes, bool moving);
+/* On a full disk: is space about to come free?  A delete waits for it then, but not for ever. */
+bool	compact_brings_space(struct store *);
 /* Logs REC_DROP_SEGMENT for segments that hold nothing live and lie before the checkpoint.  Number of them. */
 unsigned compact_drop(struct store *, bool may_roll);
 /* Unlinks dropped segments once their drop is published and no pin is older; number of them. */
 unsigned compact_unlink(struct store *, uint64_t oldest_pin);
-/* Disk use asks for a checkpoint, because only segments in front of one can go. */
-bool	compact_wants_checkpoint(const struct store *);
+/*
+ * Disk use asks for a checkpoint, because only segments in front of one can go.
+ * `during`: bytes that will probably be logged while it is written.
+ */
+bool	compact_wants_checkpoint(const struct store *, uint64_t during);
+/* There is less than one segment's space left. */
+bool	compact_is_short(const struct store *);
 
 /* --- checkpointer.c ------------------------------------------------------------ */
 
@@ -219,12 +273,11 @@ void	checkpointer_destroy(struct checkpointer *);
  * Called once per loop round.  quiet: nothing is applied that is not
  * published, nothing is unsynced.  Starts a checkpoint when one is due (only
  * when quiet), notices its end, catches up in slices, switches over (only when
- * quiet), and removes the old file when no pin looks at it.
+ * quiet), and removes the old file.
  */
 enum checkpoint_event {
 	CHECKPOINT_NOTHING,	/* nothing to do now */
-	CHECKPOINT_BUSY,	/* call again soon: catching up */
-	CHECKPOINT_WAITS,	/* call again when pins have moved */
+	CHECKPOINT_BUSY,	/* call again soon: there is another slice of a millisecond to do */
 	CHECKPOINT_SWITCHED,	/* a new generation was published, on the new checkpoint */
 };
 enum checkpoint_event checkpointer_step(struct checkpointer *, bool quiet, uint64_t oldest_pin, uint64_t now_ms);

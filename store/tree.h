@@ -39,6 +39,13 @@ extern _Thread_local uint64_t	tree_bad_page;
 
 /* 1 found (tombstones too), 0 not there, -1 damaged. */
 int	tree_get(const struct tree *, const void *key, size_t len, struct doc_val *);
+/*
+ * Asks for the memory that a tree_get() of this key will look at, so that it comes while
+ * others are worked on: the leaf's slots, and, given what that returned some time later, the entry.
+ * The leaf may have been replaced meanwhile: it is a hint.  Not across a publication.
+ */
+const void *tree_hint(const struct tree *, const void *key, size_t len);
+void	tree_hint_entry(const void *leaf, const void *key, size_t len);
 /* Aggregate over lo <= key < hi; hi NULL: to the end. 0 or -1. */
 int	tree_range(const struct tree *, const void *lo, size_t lolen, const void *hi, size_t hilen, struct agg *);
 

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include "store/page.h"
 
+#define HINT_BYTES	576u	/* a leaf's head and its slots, 64 of them */
+
 _Static_assert(TREE_LEVELS == sizeof(((struct cursor *)0)->page) / sizeof(uint32_t), "a cursor reaches the leaf");
 
 size_t
@@ -19,7 +21,8 @@ key_make(uint8_t *out, uint32_t tenant, const void *path, size_t path_len)
 	uint32_t	be = __builtin_bswap32(tenant);
 
 	memcpy(out, &be, sizeof(be));
-	memcpy(out + sizeof(be), path, path_len);
+	if (path_len != 0)	/* path may be NULL then */
+		memcpy(out + sizeof(be), path, path_len);
 	return sizeof(be) + path_len;
 }
 
@@ -55,6 +58,59 @@ tree_get(const struct tree *t, const void *key, size_t len, struct doc_val *val)
 		return 0;
 	page_val(p, i, val);
 	return 1;
+}
+
+/* A page that tree_get() would not have to check first; NULL. */
+static const uint8_t *
+page_ready(const struct tree *t, uint32_t id)
+{
+	uint32_t	n = id & ~PAGE_CHECKPOINT;
+
+	if (n == id)
+		return t->overlay + (size_t)n * PAGE_BYTES;
+	if (n >= t->npages || (t->checked[n >> 3] >> (n & 7) & 1) == 0)
+		return NULL;
+	return t->checkpoint + (size_t)n * PAGE_BYTES;
+}
+
+const void *
+tree_hint(const struct tree *t, const void *key, size_t len)
+{
+	const struct page	*p;
+	const uint8_t		*page;
+	unsigned		 level;
+
+	if (t->root == PAGE_NONE || (page = page_ready(t, t->root)) == NULL)
+		return NULL;
+	p = (const struct page *)(const void *)page;
+	for (level = p->level; level > 0; level--) {
+		page = page_ready(t, page_child(p, page_child_index(p, key, len)));
+		p = (const struct page *)(const void *)page;
+		/* a leaf is not looked at: that is what takes so long */
+		if (page == NULL || (level > 1 && p->level != level - 1))
+			return NULL;
+	}
+	for (unsigned i = 0; i < HINT_BYTES; i += 64)
+		__builtin_prefetch(page + i);
+	return page;
+}
+
+void
+tree_hint_entry(const void *leaf, const void *key, size_t len)
+{
+	const struct page	*p = leaf;
+	const uint8_t		*entry;
+	unsigned		 i;
+	bool			 exact;
+
+	if (p == NULL || p->level != 0)
+		return;
+	i = page_search(p, key, len, &exact);
+	if (!exact)
+		return;
+	entry = (const uint8_t *)p + p->slot[i].at;
+	__builtin_prefetch(entry);
+	__builtin_prefetch(entry + sizeof(struct doc_val) - 1);
 }
 
 /* --- ranges ------------------------------------------------------------------ */
