@@ -544,11 +544,14 @@ a_forged_commit_record_leads_nowhere(void **state)
 		struct commit_rec	c = {
 			.mark = t_log.mark, .batch = 99, .bytes = bytes[i], .count = 1,
 		};
+		uint64_t		at = t_log.pos.offset;
 
 		c.rec_crc = crc32c(0, &c.pad, sizeof(c) - 12);
-		t_poke(1, t_log.pos.offset, &c, sizeof(c));
+		t_poke(1, at, &c, sizeof(c));
+		t_reopen();	/* what others wrote is looked for then */
 		assert_int_equal(t_scan(NULL, &seen, &end), SCAN_TORN);
-		t_poke(1, t_log.pos.offset + 512, &c, sizeof(c));
+		t_poke(1, at + 512, &c, sizeof(c));
+		t_reopen();
 		assert_int_equal(t_scan(NULL, &seen, &end), SCAN_TORN);
 		assert_int_equal(seen.n, 1);
 		assert_int_equal(log_cut(&t_log, &end), 0);

@@ -11,8 +11,8 @@
  *	GENERATION\n			exactly 8 digits; a new number makes every process read again
  *	OP ERRNO AFTER TIMES PATTERN\n	up to RULES rules, the first that matches counts
  *
- *	OP	write (write, writev, pwrite, pwritev, pwritev2), short (the same, but
- *		half of it is written and no error given), sync (fsync, fdatasync,
+ *	OP	read (read, pread, preadv), write (write, writev, pwrite, pwritev,
+ *		pwritev2), short (the same, but half of it is written and no error given), sync (fsync, fdatasync,
  *		syncfs, sync_file_range, msync has no file: not here), alloc (fallocate, ftruncate)
  *	ERRNO	a number (5 is EIO, 28 ENOSPC)
  *	AFTER	calls that still succeed, counted over all processes from the new generation on
@@ -161,8 +161,8 @@ spoil(int fd, size_t n)
 
 	if (!fires(fd, "write", "short", &r))
 		return (ssize_t)n;
-	if (strcmp(r.op, "short") == 0 && n > 1)
-		return (ssize_t)(n / 2);
+	if (strcmp(r.op, "short") == 0)
+		return (ssize_t)(n > 1 ? n / 2 : n);
 	errno = r.error;
 	return -1;
 }
@@ -276,6 +276,39 @@ refused(int fd, const char *op)
 		return false;
 	errno = r.error;
 	return true;
+}
+
+ssize_t
+read(int fd, void *p, size_t n)
+{
+	REAL(read);
+	return refused(fd, "read") ? -1 : real(fd, p, n);
+}
+
+ssize_t
+pread(int fd, void *p, size_t n, off_t off)
+{
+	REAL(pread);
+	return refused(fd, "read") ? -1 : real(fd, p, n, off);
+}
+
+ssize_t
+pread64(int fd, void *p, size_t n, off64_t off)
+{
+	return pread(fd, p, n, off);
+}
+
+ssize_t
+preadv(int fd, const struct iovec *iov, int n, off_t off)
+{
+	REAL(preadv);
+	return refused(fd, "read") ? -1 : real(fd, iov, n, off);
+}
+
+ssize_t
+preadv64(int fd, const struct iovec *iov, int n, off64_t off)
+{
+	return preadv(fd, iov, n, off);
 }
 
 int

@@ -77,7 +77,7 @@ join "$tmp/r" "$tmp/d" | while read -r sym user owner; do
 	worker/*:store/read*)					;;
 	master/*:shm/* | master/*:master/*)			;;
 	master/ctl*:store/*)					;;
-	master/main.o:*)
+	master/supervise.o:*)
 		# shm/boot.h declares where a forked child goes on
 		case $sym in
 		worker_main | committer_main)			;;

@@ -146,7 +146,7 @@ def idle_memory():
         yield Figure("the same after a PUT and a GET", pss, "MiB", "< 2", pss < 2)
 
 
-def _load(address, paths, window, out):
+def _load(address, paths, window, out, status=201):
     """PUTs 64 bytes to every path, `window` in the air on one connection."""
     s = socket.create_connection(address)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -160,7 +160,7 @@ def _load(address, paths, window, out):
             if not data:
                 raise holdfast.Failed("cut after %d" % done)
             data = tail + data
-            have += data.count(b"HTTP/1.1 201 ")
+            have += data.count(b"HTTP/1.1 %d " % status)
             cut = data.rfind(b"\n")
             tail = data[cut + 1:]
             if b"HTTP/1.1 4" in data or b"HTTP/1.1 5" in data:
@@ -170,19 +170,24 @@ def _load(address, paths, window, out):
     out.put(done)
 
 
+def _load_all(port, paths, status):
+    out = multiprocessing.Queue()
+    ps = [multiprocessing.Process(target=_load, args=(("127.0.0.1", port), paths[n::4], 128, out, status)) for n in range(4)]
+    for p in ps:
+        p.start()
+    done = sum(out.get(timeout=600) for _ in ps)
+    for p in ps:
+        p.join()
+    return done
+
+
 @measure
 def a_million_documents(count=1000000):
     with Daemon() as d:
         t = d.tenant()
-        out = multiprocessing.Queue()
         paths = [b"/%s/f%03d/d%06d" % (t.name.encode(), n % 997, n) for n in range(count)]
         started = time.monotonic()
-        ps = [multiprocessing.Process(target=_load, args=(("127.0.0.1", d.port), paths[n::4], 128, out)) for n in range(4)]
-        for p in ps:
-            p.start()
-        done = sum(out.get(timeout=600) for _ in ps)
-        for p in ps:
-            p.join()
+        done = _load_all(d.port, paths, 201)
         yield Figure("documents of 64 B loaded per second", done / (time.monotonic() - started), "/s", "", True)
         s = t.settings()
         yield Figure("documents counted", s["documents"], "", "= %d" % count, s["documents"] == count)
@@ -205,6 +210,54 @@ def a_million_documents(count=1000000):
                 a = c.ask("GET", paths[n].decode())
                 if a.body != b"%-64s" % paths[n]:
                     raise holdfast.Failed("%r: %r" % (paths[n], a))
+
+
+def _tail(d):
+    """Bytes behind the checkpoint that the last start found, and the milliseconds it took for them."""
+    m = d.wait_log(r"recovered in (\d+) ms: .*?(\d+) bytes of log behind checkpoint (\d+)")
+    return int(m.group(2)), int(m.group(1)), int(m.group(3))
+
+
+@measure
+def a_long_tail(count=1000000, tail=64 << 20):
+    """kill -9 of everything with 64 MiB of log behind the checkpoint, of the smallest records there are.  So that there are
+    as many, checkpoints fail meanwhile, as on a disk that has no room for them (tests/faultio.c)."""
+    record = 128
+    with tempfile.TemporaryDirectory() as where:
+        control = os.path.join(where, "faults")
+        with open(control, "wb") as f:
+            f.write(bytes(4096))
+        with Daemon(preload=holdfast.shim("faultio"), env={"HOLDFAST_FAULTIO": control}) as d:
+            t = d.tenant()
+            paths = [b"/%s/f%03d/d%06d" % (t.name.encode(), n % 997, n) for n in range(count)]
+            _load_all(d.port, paths, 201)
+            d.kill9()
+            d.start(60)
+            have, _, _ = _tail(d)
+            with open(control, "r+b") as f:
+                f.write(b"%08d\nwrite 5 0 0 */tree-*\n" % 1)
+            more = [paths[n * 7919 % count] for n in range(max(0, tail - have) // record)]
+            _load_all(d.port, more, 204)
+            d.kill9()
+            d.env.pop("LD_PRELOAD")
+            for how in "kill -9", "kill -9, pages of the files not in memory":
+                if how != "kill -9":
+                    d.kill9()
+                    for name in os.listdir(d.data):
+                        with open(os.path.join(d.data, name), "rb") as f:
+                            os.fsync(f.fileno())
+                            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                started = time.monotonic()
+                d.start(60)
+                took = time.monotonic() - started
+                size, ms, number = _tail(d)
+                if how == "kill -9":
+                    yield Figure("log behind checkpoint %d" % number, size / (1 << 20), "MiB", ">= %d" % (tail >> 20), number > 0 and size >= tail)
+                    yield Figure("restart after %s (%d ms of it recovery)" % (how, ms), took, "s", "< 1", took < 1)
+                else:
+                    yield Figure("restart after %s (%.0f MiB)" % (how, size / (1 << 20)), took, "s", "", True)
+                s = d.settings(t.name)
+                yield Figure("documents counted after it", s["documents"], "", "= %d" % count, s["documents"] == count and s["bytes"] == 64 * count)
 
 
 @measure

@@ -1,10 +1,11 @@
 """The shims that other tests lean on do what their heads say."""
 import os
-import struct
 import subprocess
 import time
 
 import pytest
+
+from disk import Faults
 
 PY = "/usr/bin/python3"
 
@@ -40,37 +41,12 @@ def test_slowsync_merges_only_where_asked(shims):
     assert 0.05 <= float(out) < 0.26  # one or two delays in a row, not eight
 
 
-class Faults:
-    """The control file of faultio."""
-
-    def __init__(self, path):
-        self.path, self.generation = path, 0
-        with open(path, "wb") as f:
-            f.write(bytes(4096))
-
-    def set(self, *rules):
-        self.generation += 1
-        text = "\n".join(["", *rules, ""]).encode()
-        with open(self.path, "r+b") as f:
-            f.seek(3840)
-            f.write(bytes(256))
-            f.seek(8)
-            f.write(text + bytes(3840 - 8 - len(text)))
-            f.flush()
-            f.seek(0)
-            f.write(b"%08d" % self.generation)
-
-    def counts(self):
-        with open(self.path, "rb") as f:
-            f.seek(3840)
-            return struct.unpack("16Q", f.read(128))
-
-
 @pytest.mark.parametrize("rule, code, wanted", [
     ("write 5 0 0 *victim*", "os.write(f, b'x')", "5"),
     ("write 28 1 1 *victim*", "os.write(f, b'x'); os.pwrite(f, b'x', 9)", "28"),
     ("write 28 1 1 *victim*", "os.write(f, b'x')", "0"),
     ("write 28 0 1 *other*", "os.write(f, b'x')", "0"),
+    ("read 5 0 1 *victim*", "os.pread(f, 1, 0)", "5"),
     ("sync 5 0 1 *victim*", "os.fdatasync(f)", "5"),
     ("sync 5 0 1 *victim*", "os.write(f, b'x'); os.pwritev(f, [b'x', b'y'], 0)", "0"),
     ("alloc 28 0 0 *victim*", "os.posix_fallocate(f, 0, 4096)", "28"),

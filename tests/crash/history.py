@@ -14,7 +14,7 @@ import zlib
 
 ABSENT = ("absent", 0)  # the value of a document that is not there
 
-POOL = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "little") for n in range(1 << 17))  # 512 KiB of no pattern
+POOL = b"".join(zlib.crc32(b"%d" % n).to_bytes(4, "little") for n in range(1 << 19))  # 2 MiB of no pattern
 
 
 class Violation(Exception):

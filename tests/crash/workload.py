@@ -1,9 +1,11 @@
 """The clients.  Each is one connection; what it sees goes into the round's history."""
 import itertools
 import json
+import socket
+import threading
 import time
 
-from holdfast import Client, Failed, field, request
+from holdfast import Client, Conn, Failed, field, request
 
 from . import history
 from .history import ABSENT, Counter, Life, Register, Tags, Violation, make_body, read_body
@@ -16,6 +18,7 @@ class Round:
         self.tenant, self.rng = tenant, rng
         self.tags = Tags()
         self.registers = {}
+        self.large = {}  # registers of hundreds of KiB
         self.counters = {}
         self.lives = {}
         self.strict = True  # not one request may fail
@@ -37,10 +40,12 @@ class Round:
         numbers = itertools.count(1)
         keys = ["r/%d" % n for n in range(registers * 3)]
         self.registers = {k: Register(k) for k in keys}
+        self.large = {k: Register(k) for k in ["b/%d" % n for n in range(3)]}
         self.counters = {k: Counter(k) for k in ["c/%d" % n for n in range(max(1, counters // 3))]}
         made = [RegisterClient(self, next(numbers)) for _ in range(registers)]
         made += [CounterClient(self, next(numbers)) for _ in range(counters)]
         made += [LifeClient(self, next(numbers)) for _ in range(lives)]
+        made += [LargeClient(self, next(numbers))]
         return made
 
 
@@ -123,6 +128,76 @@ class RegisterClient(Worker):
     def lost(self):
         if self.write:
             self.register.wrote(self.value, self.started, None)
+
+
+class LargeClient(RegisterClient):
+    """Replaces large documents, some a second; SlowReader reads them."""
+
+    rests = True
+
+    def next(self):
+        rng = self.round.rng
+        self.rests = not self.rests
+        if not self.rests:
+            return rng.uniform(0.02, 0.2)
+        self.register = self.round.large[rng.choice(list(self.round.large))]
+        self.count += 1
+        self.value = (self.writer, self.count)
+        return self.ask("PUT", self.register.key, make_body(self.register.key, self.writer, self.count, rng.randrange(300000, 1000000)))
+
+
+class SlowReader(threading.Thread):
+    """Reads large documents so slowly that they are replaced, and their segments compacted, meanwhile: what it looks at
+    must stay as it is.  A connection may be cut, a body that came whole must be whole."""
+
+    def __init__(self, round_, address):
+        super().__init__(daemon=True)
+        self.round, self.address, self.done, self.failure, self.bodies = round_, address, threading.Event(), None, 0
+
+    def run(self):
+        try:
+            while not self.done.is_set():
+                self.read_one(self.round.rng.choice(list(self.round.large)))
+        except Exception as e:
+            self.failure = e
+
+    def read_one(self, key):
+        start = time.monotonic()
+        try:
+            with Conn(self.address(), rcvbuf=8192) as c:
+                c.send(request("GET", self.round.path(key)))
+                a = c.head()
+                left, parts = int(a["content-length"]), [c.buf]
+                left -= len(c.buf)
+                while left > 0 and not self.done.wait(0.004 if a.status == 200 else 0):
+                    data = c.sock.recv(min(left, 8192))
+                    if not data:
+                        return
+                    parts.append(data)
+                    left -= len(data)
+        except (OSError, Failed, socket.timeout):
+            self.done.wait(0.05)
+            return
+        if left > 0:
+            return
+        if a.status not in (200, 404):
+            raise Violation("a slow reader got %r: %r" % (a, b"".join(parts)[:300]), key)
+        value = ABSENT
+        if a.status == 200:
+            value, _ = value_of(key, b"".join(parts))
+            self.round.tags.saw(key, a["etag"], value)
+        self.round.large[key].read(value, start, time.monotonic())
+        self.bodies += 1
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *exc):
+        self.done.set()
+        self.join(30)
+        if self.failure and exc[0] is None:
+            raise self.failure
 
 
 class CounterClient(Worker):
@@ -260,9 +335,10 @@ def verify(round_, found, settings):
         if status == 200:
             documents, size = documents + 1, size + len(body)
             round_.tags.saw(key, tag, value)
-        if key in round_.registers:
-            round_.registers[key].read(value, start, end)
-            round_.registers[key].check()
+        register = round_.registers.get(key) or round_.large.get(key)
+        if register:
+            register.read(value, start, end)
+            register.check()
         elif key in round_.counters:
             counter = round_.counters[key]
             if head:
@@ -277,7 +353,7 @@ def verify(round_, found, settings):
 
 
 def keys_of(round_):
-    return [*round_.registers, *round_.counters, *round_.lives]
+    return [*round_.registers, *round_.large, *round_.counters, *round_.lives]
 
 
 def self_check():

@@ -1,0 +1,507 @@
+"""Contract 8: I/O errors, and a data directory that is taken away (F1 to F4, F28, F34).
+
+faultio (LD_PRELOAD) makes chosen calls on chosen files fail while the daemon runs;
+files are cut beneath its mappings; file systems of their own (tests/disk.py) break.
+"""
+import json
+import os
+import pwd
+import resource
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+
+from disk import Disk, Faults
+from holdfast import Client, Daemon, Failed, drive, request, wait_for
+
+EIO, ENOSPC, EROFS = 5, 28, 30
+
+
+@pytest.fixture
+def faults(tmp_path):
+    return Faults(str(tmp_path / "faults"))
+
+
+@pytest.fixture
+def d(shims, faults):
+    with Daemon(preload=shims("faultio"), env={"HOLDFAST_FAULTIO": faults.path}, segment_size="1M") as made:
+        yield made
+
+
+def ready(d):
+    with d.connect() as c:
+        a = c.ask("GET", "/_ready")
+        return a.status, (json.loads(a.body).get("detail", "") if a.status != 200 else "")
+
+
+def read_only(d, t, known, because):
+    """Nothing is acknowledged any more, reads go on, and everybody is told."""
+    with d.connect() as c:
+        for _ in range(3):
+            assert c.ask("PUT", t.path("later"), b"x").status == 503
+            assert c.ask("DELETE", t.path(known)).status == 503
+            assert c.ask("GET", t.path(known)).status == 200
+        assert c.ask("GET", t.path("later")).status == 404
+    status, why = ready(d)
+    assert status == 503 and because in why, why
+    assert [line for line in d.log if "NO WRITE IS ACKNOWLEDGED" in line and because in line], d.log_text()
+
+
+def is_there(d, t, names):
+    with d.connect() as c:
+        for name in names:
+            assert c.ask("GET", t.path(name)).status == 200, name
+
+
+# --- the log ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op, error, text", [
+    ("write", EIO, "write to log-0000000001: Input/output error"),
+    ("write", EROFS, "write to log-0000000001: Read-only file system"),
+    ("sync", EIO, "sync of log-0000000001: Input/output error"),
+    ("sync", ENOSPC, "sync of log-0000000001: No space left on device"),
+])
+def test_after_a_failed_write_or_sync_of_the_log_nothing_is_acknowledged(d, faults, op, error, text):
+    """The batch in question 500, all later ones 503; never tried again as if nothing had been (F1, F2)."""
+    t = d.tenant()
+    for n in range(5):
+        t.put("a%d" % n, b"x" * 100)
+    faults.set("%s %d 0 1 *log-0*" % (op, error), "sync 5 0 0 *log-0*")  # the first; a second would succeed
+    a = t.ask("PUT", "b", b"y")
+    assert a.status == 500 and b"whole or not at all" in a.body
+    read_only(d, t, "a0", text)
+    # whoever replaces the committer touches nothing, either
+    old = d.committer()
+    os.kill(old, 9)
+    d.wait_committer(other_than=old)
+    wait_for("the new one refuses", lambda: t.ask("PUT", "later", b"x").status == 503)
+    assert ready(d)[0] == 503
+    counts = faults.counts()
+    assert counts[0] == 1 and counts[1] == 0, counts
+    faults.set()
+    t.conn.close()
+    assert d.stop() == 0
+    d.start()
+    is_there(d, t, ["a%d" % n for n in range(5)])
+    a = t.get("b")
+    assert a.status == 404 or a.body == b"y"  # whole or not at all
+    assert t.ask("PUT", "b", b"z").status in (201, 204)
+
+
+def test_of_64_writers_in_a_batch_that_fails_none_is_acknowledged(d, faults):
+    t = d.tenant()
+    t.put("a", b"x")
+    seen = []
+
+    class One(Client):
+        def __init__(self, n):
+            self.n = n
+
+        def next(self):
+            return request("PUT", t.path("k%d" % self.n), b"y" * 1000) if self.n is not None else None
+
+        def answer(self, status, head, body):
+            seen.append(status)
+            if status not in (201, 204):
+                self.n = None
+    faults.set("sync 5 50 0 *log-0*")
+    drive(("127.0.0.1", d.port), [One(n) for n in range(64)], seconds=10)
+    assert len([s for s in seen if s == 500]) >= 1 and set(seen) <= {201, 204, 500, 503}, set(seen)
+    read_only(d, t, "a", "sync of log-")
+
+
+def test_short_writes_are_continued(d, faults):
+    t = d.tenant()
+    faults.set("short 0 0 20 *log-0*")
+    for n in range(10):
+        t.put("a%d" % n, b"%d" % n * 3000)
+    assert faults.counts()[0] >= 20
+    d.kill9()
+    faults.set()
+    d.start()
+    with d.connect() as c:
+        for n in range(10):
+            assert c.ask("GET", t.path("a%d" % n)).body == b"%d" % n * 3000
+
+
+def test_no_room_in_mid_write_is_a_507_and_passes(d, faults):
+    """A file system that does not keep what fallocate(2) promised."""
+    t = d.tenant()
+    t.put("a", b"x")
+    faults.set("write %d 0 3 *log-0*" % ENOSPC)
+    for _ in range(3):
+        assert t.ask("PUT", "b", b"y" * 1000).status == 507
+        assert t.get("a").status == 200
+    assert t.ask("PUT", "b", b"y" * 1000).status == 201
+    faults.set("short 0 0 1 *log-0*", "write %d 0 1 *log-0*" % ENOSPC)
+    d.kill9()
+    d.start()
+    is_there(d, t, ["a", "b"])
+
+
+# --- each other file (F4) ------------------------------------------------------------
+
+
+def roll(t, until, n=40):
+    """PUTs of 300 KB: a new segment every third; the first answer that is no 2xx."""
+    for k in range(n):
+        a = t.ask("PUT", "big%d" % (k % 2), b"r" * 300000)
+        if a.status not in (201, 204) or until():
+            return a
+    raise Failed("it never came to it")
+
+
+@pytest.mark.parametrize("rule, text", [
+    ("sync 5 0 1 *log-*.new", "creation of log-"),
+    ("write 5 0 1 *log-*.new", "creation of log-"),
+    ("alloc 5 0 1 *log-*.new", "creation of log-"),
+    ("sync 5 0 1 */data", "creation of log-"),
+])
+def test_a_segment_that_cannot_be_made_for_an_io_error_is_the_end_of_writing(d, faults, rule, text):
+    """The directory counts: a name that is not on the disk takes its file with it (F6)."""
+    t = d.tenant()
+    t.put("a", b"x")
+    faults.set(rule)
+    a = roll(t, lambda: False)
+    assert a.status == 503  # it was never written, so its fate is known
+    read_only(d, t, "a", text)
+    faults.set()
+    t.conn.close()
+    d.stop()
+    d.start()
+    is_there(d, t, ["a"])
+    t.put("later", b"x")
+
+
+@pytest.mark.parametrize("rule", ["write 5 0 0 *tree-*", "sync 5 0 0 *tree-*", "write 28 0 0 *tree-*"])
+def test_a_checkpoint_that_fails_is_given_up_and_writes_go_on(d, faults, rule):
+    t = d.tenant()
+    t.put("a", b"x")
+    faults.set(rule)
+    said = []
+    a = roll(t, lambda: said.extend(line for line in d.log if "cannot be written" in line) or said)
+    assert a.status in (201, 204) and "tree-0000000001" in said[0], said
+    assert ready(d)[0] == 200
+    t.put("b", b"y")
+    faults.set()
+    if "28" in rule:  # tried again after 2 s, otherwise after 5
+        wait_for("another one", lambda: any(
+            n.startswith("tree-") and not n.endswith(".tmp") and n != "tree-0000000001"
+            for n in os.listdir(d.data)), 8)
+    assert "tree-0000000001" not in os.listdir(d.data)
+    d.kill9()
+    d.start()
+    is_there(d, t, ["a", "b", "big0"])
+
+
+def test_a_checkpoint_whose_directory_cannot_be_synced_is_the_end_of_writing(d, faults):
+    t = d.tenant()
+    t.put("a", b"x")
+    # all but the directory's syncs for new segments, which come first: those are counted
+    faults.set("sync 5 0 0 *nothing*")
+    seen = []
+
+    def watch():
+        while not seen:
+            if any(n.startswith("tree-") and n.endswith(".tmp") for n in os.listdir(d.data)):
+                faults.set("sync 5 0 0 */data")
+                seen.append(1)
+    th = threading.Thread(target=watch)
+    th.start()
+    try:
+        a = roll(t, lambda: not [1 for _ in [0] if ready(d)[0] == 200], n=200)
+    finally:
+        seen.append(1)
+        th.join()
+    assert ready(d)[0] == 503 or a.status in (500, 503)
+    read_only(d, t, "a", "Input/output error")
+    faults.set()
+    t.conn.close()
+    d.stop()
+    d.start()
+    is_there(d, t, ["a"])
+
+
+# --- reads -----------------------------------------------------------------------------
+
+
+def test_a_segment_cut_under_load_fails_only_what_was_in_it(fresh):
+    """F34: 500 for the missing part; no process dies, and the log names file and offset."""
+    d = fresh(segment_size="1M")
+    t = d.tenant()
+    for n in range(600):
+        t.put("k%d" % n, b"%d " % n * 800)
+    t.put("last", b"x" * 5000)
+    before, committer = d.workers(), d.committer()
+    counts = {200: 0, 500: 0}
+
+    class Reads(Client):
+        def __init__(self, n):
+            self.n = n
+
+        def next(self):
+            self.n = (self.n + 7) % 600
+            return request("GET", t.path("k%d" % self.n))
+
+        def answer(self, status, head, body):
+            counts[status] += 1
+            assert status == 500 or body == b"%d " % self.n * 800
+    done = threading.Event()
+
+    def cut():
+        done.wait(0.2)
+        os.truncate(os.path.join(d.data, "log-0000000001"), 400000)
+    th = threading.Thread(target=cut)
+    th.start()
+    drive(("127.0.0.1", d.port), [Reads(n) for n in range(32)], seconds=0.8)
+    th.join()
+    assert counts[200] > 500 and counts[500] > 20, counts
+    assert d.workers() == before
+    assert [line for line in d.log if "log segment 1, offset" in line and "does not give this page" in line]
+    assert t.get("last").status == 200
+    assert t.ask("PUT", "new", b"y").status == 201
+    assert d.committer() == committer
+    # overwriting what is lost heals it, and compaction leaves the damaged segment alone
+    for n in range(600):
+        t.put("k%d" % n, b"new")
+    assert t.get("k3").body == b"new"
+    wait_for("a committer", d.committer)
+
+
+def test_a_page_lost_in_mid_answer_cuts_the_connection_and_the_worker_lives(fresh):
+    """The kernel's own copy fails with EFAULT: the reader sees a short body, never a wrong one."""
+    d = fresh(segment_size="1M", max_document="16M", write_timeout="20s")
+    t = d.tenant()
+    body = bytes(range(256)) * 40000  # 10 MB, a segment of its own
+    t.put("small", b"x")
+    t.put("big", body)
+    before = d.workers()
+    conns = []
+    for _ in range(4):
+        c = d.connect()
+        c.send(request("GET", t.path("big")))
+        got = c.sock.recv(65536)
+        assert b" 200 OK" in got[:20]
+        conns.append((c, got))
+    big = max(os.listdir(d.data), key=lambda n: os.path.getsize(os.path.join(d.data, n)))
+    os.truncate(os.path.join(d.data, big), 2 << 20)
+    for c, got in conns:
+        began = time.monotonic()
+        data = [got]
+        try:
+            while True:
+                more = c.sock.recv(1 << 20)
+                if not more:
+                    break
+                data.append(more)
+        except ConnectionResetError:
+            pass
+        got = b"".join(data).partition(b"\r\n\r\n")[2]
+        assert len(got) < len(body) and body.startswith(got)
+        assert time.monotonic() - began < 10  # not left to a timeout
+        c.close()
+    with d.connect() as c:
+        assert c.ask("GET", t.path("big")).status == 500
+        assert c.ask("GET", t.path("small")).body == b"x"
+        assert c.ask("GET", t.path("big"), fields={"Range": "bytes=0-99"}).status in (206, 500)
+    assert d.workers() == before
+    assert any("does not give this page" in line for line in d.log)
+
+
+def test_a_checkpoint_cut_beneath_all_is_rebuilt_from_the_log(fresh):
+    """Workers answer 500 until the committer finds it; then everything is there again."""
+    d = fresh(segment_size="1M")
+    t = d.tenant()
+    for n in range(300):
+        t.put("k%d" % n, b"%d" % n)
+    for n in range(40):
+        t.ask("PUT", "big", b"r" * 300000)
+    tree = wait_for("a checkpoint", lambda: [
+        n for n in os.listdir(d.data) if n.startswith("tree-") and not n.endswith(".tmp")])
+    before = d.workers()
+    os.truncate(os.path.join(d.data, max(tree)), 4096)
+    with d.connect() as c:
+        for n in range(300):
+            assert c.ask("GET", t.path("k%d" % n)).status in (200, 500)
+    for n in range(300):  # the committer looks at each leaf
+        assert t.ask("PUT", "k%d" % n, b"new%d" % n).status == 204
+    with d.connect() as c:
+        for n in range(300):
+            a = c.ask("GET", t.path("k%d" % n))
+            assert a.status == 200 and a.body == b"new%d" % n
+    assert d.workers() == before
+    assert ready(d)[0] == 200
+    assert d.settings(t.name)["documents"] == 301
+
+
+def test_a_checkpoint_that_cannot_be_read_at_start_is_done_without(d, faults):
+    t = d.tenant()
+    t.put("a", b"x")
+    for n in range(40):
+        t.ask("PUT", "big", b"r" * 300000)
+    wait_for("a checkpoint", lambda: [n for n in os.listdir(d.data) if n.startswith("tree-") and len(n) == 15])
+    t.conn.close()
+    d.kill9()
+    faults.set("read 5 0 0 *tree-*")
+    d.start()
+    assert faults.counts()[0] > 0 and any("is damaged (Input/output error)" in line for line in d.log)
+    is_there(d, t, ["a", "big"])
+    t.put("b", b"y")
+    d.kill9()
+    faults.set()
+    d.start()
+    is_there(d, t, ["a", "b", "big"])
+
+
+def test_a_disk_that_does_not_give_a_page_at_start_is_damage_and_no_end_of_the_log(tmp_path):
+    """Real read errors, from the middle of the newest segment on.  Nothing is cut off for that, and nothing lost."""
+    with Disk(tmp_path, room=6, journal=False) as disk, Daemon(where=disk.dir, segment_size="2M") as d:
+        t = d.tenant()
+        for n in range(300):
+            t.put("k%d" % n, b"%d " % n * 800)
+        t.conn.close()
+        d.kill9()
+        name = os.path.join(d.data, "log-0000000001")
+        disk.break_from(disk.place(name, 500000))
+        fd = os.open(name, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+        d.start()
+        with d.connect() as c:
+            a = [c.ask("GET", t.path("k%d" % n)).status for n in range(300)]
+        assert a[:100] == [200] * 100 and a[-1] != 200 and set(a) <= {200, 404, 500}
+        status, why = ready(d)
+        assert status == 503 and "damaged" in why
+        with d.connect() as c:
+            assert c.ask("PUT", t.path("k0"), b"x").status == 503
+        assert any("log-0000000001, offset" in line and "does not give this page" in line for line in d.log)
+        d.kill9()
+        disk.mend()
+        d.start()
+        with d.connect() as c:
+            for n in range(300):
+                assert c.ask("GET", t.path("k%d" % n)).body == b"%d " % n * 800
+            assert c.ask("PUT", t.path("k0"), b"x").status == 204
+
+
+# --- what is taken away -------------------------------------------------------------------
+
+
+def not_acknowledged(d, t, *because):
+    """The next write that needs what is gone is no 2xx, and the log says what, where and why."""
+    a = t.ask("PUT", "b", b"y" * 300000)
+    for _ in range(5):
+        if a.status not in (201, 204):
+            break
+        a = t.ask("PUT", "b", b"y" * 300000)
+    assert a.status in (500, 503), a
+    assert t.ask("PUT", "c", b"y").status == 503
+    assert ready(d)[0] == 503
+    for text in because:
+        assert any(text in line for line in d.log), d.log_text()
+    return a
+
+
+def test_a_data_directory_that_is_removed(fresh):
+    d = fresh(segment_size="1M")
+    t = d.tenant()
+    t.put("a", b"x")
+    shutil.rmtree(d.data)
+    a = t.ask("PUT", "b", b"y")  # there would be room for it, in a file without a name
+    assert a.status in (500, 503), a
+    not_acknowledged(d, t, "somebody removed log-0000000001: No such file or directory")
+    assert t.get("a").status == 200
+    assert d.stop() == 0
+
+
+def test_a_removed_directory_is_noticed_without_a_write(fresh):
+    d = fresh()
+    t = d.tenant()
+    t.put("a", b"x")
+    shutil.rmtree(d.data)
+    wait_for("not ready", lambda: ready(d)[0] == 503, 5, 0.05)
+    assert "somebody removed" in ready(d)[1]
+
+
+def test_a_file_system_that_turns_read_only(tmp_path):
+    """ext4's errors=remount-ro (F28)."""
+    with Disk(tmp_path, options="errors=remount-ro") as disk, Daemon(where=disk.dir, segment_size="1M") as d:
+        t = d.tenant()
+        t.put("a", b"x")
+        trigger = "/sys/fs/ext4/%s/trigger_fs_error" % disk.device()
+        if not os.path.exists(trigger):
+            pytest.skip("no " + trigger)
+        with open(trigger, "w") as f:
+            f.write("a test")
+        not_acknowledged(d, t, "log-000000")
+        assert any("Read-only file system" in line or "Input/output error" in line for line in d.log), d.log_text()
+        assert t.get("a").status == 200
+        d.kill9()
+        r = subprocess.run(d.command(), capture_output=True, text=True, env=d.env, timeout=15)
+        assert r.returncode > 0 and ("Read-only" in r.stderr or "Input/output" in r.stderr), r.stderr
+
+
+def test_started_on_a_read_only_file_system(tmp_path):
+    with Disk(tmp_path) as disk, Daemon(where=disk.dir, segment_size="1M") as d:
+        d.tenant().put("a", b"x")
+        assert d.stop() == 0
+        disk.unmount()
+        disk.mount("ro")
+        r = subprocess.run(d.command(), capture_output=True, text=True, env=d.env, timeout=15)
+        assert r.returncode > 0 and "Read-only file system" in r.stderr and d.data in r.stderr, r.stderr
+        disk.unmount()
+        disk.mount()
+        d.start()
+
+
+def test_permissions_that_are_missing(fresh):
+    if os.getuid() != 0:
+        pytest.skip("needs root, to be somebody else")
+    nobody = pwd.getpwnam("nobody")
+    d = fresh(started=False, user="nobody", segment_size="1M")
+    os.chmod(d.dir, 0o755)
+    r = subprocess.run(d.command(), capture_output=True, text=True, env=d.env, timeout=15)
+    assert r.returncode > 0 and "Permission denied" in r.stderr and d.data in r.stderr, r.stderr
+    os.chown(d.data, nobody.pw_uid, nobody.pw_gid)
+    os.chown(d.dir, nobody.pw_uid, nobody.pw_gid)
+    d.start()
+    t = d.tenant()
+    t.put("a", b"x")
+    os.chown(d.data, 0, 0)  # from now on no file can be made in it
+    os.chmod(d.data, 0o555)
+    not_acknowledged(d, t, "creation of log-0000000002: Permission denied")
+    assert t.get("a").status == 200
+
+
+def limit(pid, n):
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (n, resource.RLIM_INFINITY))
+
+
+def test_a_limit_on_the_size_of_files(fresh):
+    """ulimit -f: EFBIG, not SIGXFSZ.  No file of that size: 507; a write beyond it: an error like any other."""
+    d = fresh(segment_size="1M")
+    t = d.tenant()
+    t.put("a", b"x")
+    committer = d.committer()
+    limit(committer, 2 << 20)
+    a = t.ask("PUT", "big", b"x" * (3 << 20))
+    assert a.status == 507 and b"File too large" in a.body, a
+    assert t.ask("PUT", "b", b"x").status == 201
+    limit(committer, resource.RLIM_INFINITY)
+    wait_for("there is room", lambda: ready(d)[0] == 200, 5, 0.05)
+    assert t.ask("PUT", "big", b"x" * (3 << 20)).status == 201
+    limit(committer, 1)
+    assert t.ask("PUT", "c", b"x").status == 500
+    read_only(d, t, "a", "File too large")
+    assert d.committer() == committer
+
+
+def test_a_limit_on_the_size_of_files_at_start(fresh):
+    d = fresh(started=False)
+    r = subprocess.run(d.command(), capture_output=True, text=True, env=d.env, timeout=15,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+    assert r.returncode > 0 and "File too large" in r.stderr, (r.returncode, r.stderr)
