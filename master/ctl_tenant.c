@@ -71,7 +71,7 @@ parse_options(int argc, char *argv[], struct values *v)
 	opterr = 0;
 	while ((i = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		if (i == '?')
-			ctl_usage();
+			break;
 		if (!allowed(&settings[i], optarg)) {
 			(void)fprintf(stderr, "holdfastctl: --%s cannot be \"%s\"\n", settings[i].option, optarg);
 			exit(CTL_USAGE);
@@ -79,7 +79,7 @@ parse_options(int argc, char *argv[], struct values *v)
 		v->set[i] = true;
 		(void)snprintf(v->text[i], VALUE_MAX, "\"%s\"", optarg);
 	}
-	if (optind != argc - 1)
+	if (i == '?' || optind != argc - 1)
 		ctl_usage();
 	return argv[optind];
 }

@@ -19,22 +19,27 @@ struct node {
 	STAILQ_ENTRY(node)	next;
 };
 
+STAILQ_HEAD(nodes, node);
+
 struct flow {			/* a tenant with something in the queue */
 	uint32_t		tenant;
 	uint64_t		deficit;
-	STAILQ_HEAD(, node)	nodes;
+	struct nodes		nodes;
 	TAILQ_ENTRY(flow)	turn;
 	LIST_ENTRY(flow)	bucket;
 };
 
+LIST_HEAD(flow_list, flow);
+TAILQ_HEAD(flows, flow);
+
 struct queue {
 	struct node		*pool;
-	STAILQ_HEAD(, node)	 unused;
+	struct nodes		 unused;
 	unsigned		 fresh, max;	/* nodes of the pool not used so far: untouched memory */
 	unsigned		 length;
-	TAILQ_HEAD(flows, flow)	 turns;		/* the first one's turn it is */
-	LIST_HEAD(, flow)	 buckets[BUCKETS];
-	LIST_HEAD(, flow)	 idle;		/* empty flows kept for reuse */
+	struct flows		 turns;		/* the first one's turn it is */
+	struct flow_list	 buckets[BUCKETS];
+	struct flow_list	 idle;		/* empty flows kept for reuse */
 };
 
 struct queue *
@@ -107,11 +112,13 @@ queue_add(struct queue *q, const struct queued *item)
 	else if (q->fresh < q->max)
 		n = &q->pool[q->fresh++];
 	/* a slot is queued once, and there are max slots */
-	if (f == NULL || n == NULL)
-		proc_panic(__FILE__, __LINE__, "the queue of submissions has no room");
-	n->q = *item;
-	STAILQ_INSERT_TAIL(&f->nodes, n, next);
-	q->length++;
+	if (f != NULL && n != NULL) {
+		n->q = *item;
+		STAILQ_INSERT_TAIL(&f->nodes, n, next);
+		q->length++;
+		return;
+	}
+	proc_panic(__FILE__, __LINE__, "the queue of submissions has no room");
 }
 
 const struct queued *
