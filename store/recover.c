@@ -96,8 +96,11 @@ on_drop_segment(struct recovery *r, const struct rec_head *h)
 		if (r->listed[i] == number)
 			r->listed[i] = r->listed[--r->nlisted];
 	/* dead between the drop and the unlink: the unlink is made up for */
-	if ((g = log_segment(&r->s->log, number)) != NULL)
-		g->dropped = 1;
+	if ((g = log_segment(&r->s->log, number)) == NULL)
+		return;
+	g->dropped = 1;
+	/* readers may be at the root that a predecessor published before the drop (S5) */
+	g->dropped_gen = r->s->w.gen;
 }
 
 static void
@@ -530,10 +533,7 @@ store_open(struct store *s, int dirfd, int overlay_fd, const struct store_option
 	s->tree_faults = guard_filled_tree();
 	if (s->damaged || s->look)
 		return 0;
-	if (s->ck.head.number != 0)
-		checkpoint_tidy(s->dirfd, s->ck.head.number);
-	else
-		checkpoint_tidy_tmp(s->dirfd);
+	checkpoint_tidy_tmp(s->dirfd);
 	reserve_open(s);
 	(void)batch_resume(s);	/* without: a lost segment is told only by the next list */
 	return 0;
@@ -555,6 +555,9 @@ store_publish(struct store *s)
 	};
 	root_publish(overlay_roots(&s->overlay), &s->root);
 	s->w.gen = s->root.gen + 1;
+	/* not before: a worker that has not met the predecessor's checkpoint yet would look for it (S5) */
+	if (s->ck.head.number != 0 && !s->damaged && !s->look)
+		checkpoint_tidy(s->dirfd, s->ck.head.number);
 }
 
 void

@@ -625,6 +625,47 @@ a_store_without_its_checkpoint_is_rebuilt(void **state)
 	}
 }
 
+/*
+ * A committer died between renaming a checkpoint and switching to it.  Until
+ * its successor has published, a worker that is born now finds the old root
+ * and opens the old file.
+ */
+static void
+the_published_checkpoint_stays_until_the_next_root_is_public(void **state)
+{
+	struct store_options	o = { .dir = f.dir, .segment_size = SEGMENT, .region_id = 7 };
+	uint32_t		old, new;
+	char			name[32];
+
+	(void)state;
+	for (unsigned t = 0; t < TENANTS; t++)
+		make_tenant(t);
+	while (f.checkpoints < 1)
+		random_step();
+	housekeep();
+	old = f.s.ck.head.number;
+	while ((new = checkpoint_newest(f.dirfd, 0)) == old) {
+		for (unsigned i = 0; i < 100; i++)
+			put(i % TENANTS, rnd(NAMES), 2000);
+		flush();
+		/* begins one when it is due; never called again, so the switch does not happen */
+		checkpointer_step(f.ck, true, pin_oldest(f.pin, 1), f.ms += 50);
+		sched_yield();
+		if (f.s.ck.head.number != old)
+			old = f.s.ck.head.number;
+	}
+	flush();
+	close_store();
+	assert_int_equal(store_open(&f.s, f.dirfd, f.overlay, &o), 0);
+	f.ck = checkpointer_create(&f.s, f.pin, nobody, NULL);
+	assert_int_equal(f.s.ck.head.number, new);
+	sprintf(name, "tree-%010u", old);
+	assert_int_equal(faccessat(f.dirfd, name, R_OK, 0), 0);
+	store_publish(&f.s);
+	assert_int_equal(faccessat(f.dirfd, name, R_OK, 0), -1);
+	compare();
+}
+
 static void
 disk_use_is_bounded_when_the_same_names_are_written_for_ever(void **state)
 {
@@ -685,6 +726,7 @@ main(void)
 		T(a_dropped_tenant_is_gone_for_good),
 		T(a_random_life_with_reopening_is_the_model),
 		T(a_store_without_its_checkpoint_is_rebuilt),
+		T(the_published_checkpoint_stays_until_the_next_root_is_public),
 		T(disk_use_is_bounded_when_the_same_names_are_written_for_ever),
 		T(a_segment_that_was_begun_and_left_gets_its_list_first),
 	};
