@@ -69,35 +69,39 @@ grow(void **p, unsigned *cap, unsigned need, size_t size)
 	return 0;
 }
 
-/* Takes a record that index.c has applied into the batch.  Room for it was made by stage_prepare(). */
+/* Takes a record that index.c has applied into the batch: its pieces, then its end.  stage_prepare() made room. */
 static void
-stage(struct store *s, const struct rec_head *h, const struct iovec *iov, int niov, uint64_t bytes)
+stage_piece(struct store *s, const struct iovec *iov)
+{
+	struct batch	*b = &s->batch;
+
+	b->iov[b->niov++] = *iov;
+	b->staged += iov->iov_len;
+}
+
+static void
+stage_end(struct store *s, const struct rec_head *h, uint64_t bytes)
 {
 	static uint8_t	 zeros[8];
 	struct batch	*b = &s->batch;
 	uint32_t	 sums[2] = { h->head_crc, h->body_crc };
-	uint64_t	 len = 0;
 
 	if (b->count == 0)
 		b->crc = crc32c(0, &s->log.pos.chain, sizeof(s->log.pos.chain));
-	for (int i = 0; i < niov; i++) {
-		b->iov[b->niov++] = iov[i];
-		len += iov[i].iov_len;
-	}
-	if (len < bytes)
-		b->iov[b->niov++] = (struct iovec){ zeros, bytes - len };
-	b->crc = crc32c(b->crc, sums, sizeof(sums));
 	b->bytes += bytes;
+	if (b->staged < b->bytes)
+		stage_piece(s, &(struct iovec){ zeros, b->bytes - b->staged });
+	b->crc = crc32c(b->crc, sums, sizeof(sums));
 	b->count++;
 }
 
-/* Allocates all that stage() needs, so that it cannot fail once the tree is changed. */
+/* Allocates all that staging needs, so that it cannot fail once the tree is changed. */
 static int
 stage_prepare(struct store *s, int niov)
 {
 	struct batch	*b = &s->batch;
 
-	if (grow((void **)&b->iov, &b->capiov, b->niov + (unsigned)niov + 2, sizeof(*b->iov)) == -1 ||
+	if (grow((void **)&b->iov, &b->capiov, b->niov + (unsigned)niov + 3, sizeof(*b->iov)) == -1 ||
 	    grow((void **)&b->owned, &b->capowned, b->nowned + 1, sizeof(*b->owned)) == -1)
 		return -1;
 	return 0;
@@ -337,11 +341,13 @@ fill_tenant(struct store *s, const struct op *op, const struct doc_val *now, str
 	struct tenant_settings	 set, old;
 	const struct rec_head	*r;
 
-	if (op->body == NULL || op->body_len != sizeof(set)) {
+	uint8_t			*body = (uint8_t *)(h + 1) + op->path_len + op->meta_len;
+
+	if (op->body_len != sizeof(set)) {	/* so the record is ours as a whole */
 		errno = EINVAL;
 		return -1;
 	}
-	memcpy(&set, op->body, sizeof(set));
+	memcpy(&set, body, sizeof(set));
 	set.version = TENANT_VERSION;
 	set.id = s->next_tenant;
 	if (now->seq != 0 && (now->flags & DOC_TOMBSTONE) == 0) {
@@ -354,7 +360,7 @@ fill_tenant(struct store *s, const struct op *op, const struct doc_val *now, str
 		memcpy(&old, rec_body(r), sizeof(old));
 		set.id = old.id;
 	}
-	memcpy(op->body, &set, sizeof(set));
+	memcpy(body, &set, sizeof(set));
 	h->body_crc = crc32c(0, &set, sizeof(set));
 	return 0;
 }
@@ -427,6 +433,73 @@ outcome_of_errno(int e)
 	}
 }
 
+#define OWN_WHOLE	8192u	/* a record up to this size is copied whole */
+
+/* Copies the first n bytes of what iov names. */
+static void
+gather_front(uint8_t *out, const struct iovec *iov, size_t n)
+{
+	for (; n > 0; iov++) {
+		size_t	k = iov->iov_len < n ? iov->iov_len : n;
+
+		memcpy(out, iov->iov_base, k);
+		out += k;
+		n -= k;
+	}
+}
+
+/*
+ * The record in memory of the committer's own: a worker can write to the arena
+ * at any time, and a head, a name or a small body that changed between its
+ * checksum and the write would spoil the batch, with the writes of others in
+ * it.  What is not copied of a large body can only make that body wrong, which
+ * its checksum tells.  given (malloc'd); NULL with errno: EINVAL where the body
+ * is not what its checksum says.
+ */
+static uint8_t *
+own_record(const struct op *op, uint64_t bytes, size_t *len)
+{
+	size_t	 front = SUBMIT_HEADROOM + (size_t)op->path_len + op->meta_len;
+	uint8_t	*buf;
+
+	if (front + op->body_len > SUBMIT_HEADROOM + op->payload_len) {
+		errno = EINVAL;
+		return NULL;
+	}
+	*len = bytes <= OWN_WHOLE ? (size_t)bytes : front;
+	if ((buf = calloc(1, *len)) == NULL)
+		return NULL;
+	gather_front(buf, op->iov, *len < SUBMIT_HEADROOM + op->payload_len ? *len : SUBMIT_HEADROOM + op->payload_len);
+	/* the name that was decided on */
+	memcpy(buf + SUBMIT_HEADROOM, op->path, op->path_len);
+	if (*len == bytes && op->body_len != 0 && crc32c(0, buf + front, op->body_len) != op->body_crc) {
+		free(buf);
+		errno = EINVAL;
+		return NULL;
+	}
+	return buf;
+}
+
+/* Stages a record that own_record() made: its own part, then what is left of the body in the arena. */
+static void
+stage_op(struct store *s, const struct op *op, uint8_t *buf, size_t len, uint64_t bytes)
+{
+	struct iovec	 own = { buf, len };
+	size_t		 skip = len;
+	int		 i = 0;
+
+	stage_piece(s, &own);
+	for (; i < op->niov && skip >= op->iov[i].iov_len; i++)
+		skip -= op->iov[i].iov_len;
+	for (; i < op->niov; i++, skip = 0) {
+		struct iovec	rest = { (uint8_t *)op->iov[i].iov_base + skip, op->iov[i].iov_len - skip };
+
+		stage_piece(s, &rest);
+	}
+	stage_end(s, (const struct rec_head *)(const void *)buf, bytes);
+	s->batch.owned[s->batch.nowned++] = buf;
+}
+
 /*
  * Without memory for tree pages a write is refused like one without disk.
  * Dropping a tenant may be half done then, and a damaged page spoils any
@@ -447,9 +520,12 @@ not_applied(struct store *s, const struct op *op, struct result *res)
 enum add
 batch_add(struct store *s, const struct op *op, struct result *res, bool may_roll)
 {
-	struct rec_head	*h = (struct rec_head *)(void *)op->head;
+	struct rec_head	*h;
 	struct doc_val	 now;
 	enum outcome	 o;
+	enum add	 add = ADD_DONE;
+	uint8_t		*buf;
+	size_t		 len;
 	uint64_t	 bytes = (sizeof(*h) + op->payload_len + 7) & ~(uint64_t)7;
 
 	RUNS_IN(IN_COMMITTER | IN_TEST);
@@ -471,21 +547,30 @@ batch_add(struct store *s, const struct op *op, struct result *res, bool may_rol
 			return ADD_LATER;
 		return refuse(res, outcome_of_errno(errno), NULL);
 	}
-	if (stage_prepare(s, op->niov) == -1)
-		return refuse(res, OUT_FULL, NULL);
+	if (stage_prepare(s, op->niov) == -1 || (buf = own_record(op, bytes, &len)) == NULL)
+		return refuse(res, outcome_of_errno(errno), NULL);
+	h = (struct rec_head *)(void *)buf;
 	if (fill_head(s, op, &now, h) == -1) {
 		s->faults = guard_filled();	/* at most its tenant's record */
-		return refuse(res, outcome_of_errno(errno), NULL);
+		refuse(res, outcome_of_errno(errno), NULL);
+		goto refused;
 	}
-	if (rec_bytes(h) != bytes)
-		return refuse(res, OUT_POISON, NULL);
+	if (rec_bytes(h) != bytes) {
+		refuse(res, OUT_POISON, NULL);
+		goto refused;
+	}
 	h->head_crc = head_crc(h);
-	if (apply(s, h) == -1)
-		return not_applied(s, op, res);
+	if (apply(s, h) == -1) {
+		add = not_applied(s, op, res);
+		goto refused;
+	}
 	s->max_seq = h->seq;
-	stage(s, h, op->iov, op->niov, bytes);
 	*res = (struct result){ .outcome = o, .seq = h->seq, .time_ms = h->time_ms, .run = h->run };
+	stage_op(s, op, buf, len, bytes);
 	return ADD_DONE;
+refused:
+	free(buf);
+	return add;
 }
 
 /* A record of our own: head and body in one buffer that the batch owns. */
@@ -499,7 +584,8 @@ add_buffer(struct store *s, uint8_t *buf, uint64_t bytes)
 		free(buf);
 		return -1;
 	}
-	stage(s, h, &iov, 1, bytes);
+	stage_piece(s, &iov);
+	stage_end(s, h, bytes);
 	s->batch.owned[s->batch.nowned++] = buf;
 	return 0;
 }
@@ -567,7 +653,7 @@ batch_reset(struct batch *b)
 	for (unsigned i = 0; i < b->nowned; i++)
 		free(b->owned[i]);
 	b->nowned = b->niov = 0;
-	b->bytes = b->moved = 0;
+	b->bytes = b->staged = b->moved = 0;
 	b->count = 0;
 }
 

@@ -461,6 +461,13 @@ step_trim(struct checkpointer *c, uint64_t oldest)
 }
 
 bool
+checkpointer_done(const struct checkpointer *c)
+{
+	/* relaxed: the step acquires it */
+	return (c->state == WRITING || c->state == TIDY) && atomic_load_explicit(&c->done, memory_order_relaxed);
+}
+
+bool
 checkpointer_wants_quiet(const struct checkpointer *c, uint64_t now_ms)
 {
 	return c->state == CATCHUP ? arrived(c) : c->state == IDLE && is_due(c, now_ms);

@@ -107,6 +107,14 @@ wake_main(void *arg)
 
 /* ------------------------------------------------------------- state for others */
 
+/* Sync thread or main: from now on no successor touches the log.  The reason follows in tell_state(). */
+static void
+sync_failed(void)
+{
+	/* release: pairs with the acquire in committer_main() and in the workers' /_ready */
+	atomic_store_explicit(&c.region->head->state, STORE_SYNC_FAILED, memory_order_release);
+}
+
 static void
 tell_state(void)
 {
@@ -119,7 +127,8 @@ tell_state(void)
 		state = STORE_DAMAGED;
 	else if (s->full)
 		state = STORE_FULL;
-	if (atomic_load_explicit(&c.region->head->state, memory_order_relaxed) == state)
+	if (atomic_load_explicit(&c.region->head->state, memory_order_relaxed) == state &&
+	    (state == STORE_READY || strcmp(c.region->head->reason, s->reason) == 0))
 		return;
 	strlcpy(c.region->head->reason, state == STORE_READY ? "" : s->reason, sizeof(c.region->head->reason));
 	/* release: the reason; pairs with the acquire in the workers' /_ready */
@@ -313,12 +322,9 @@ make_op(struct op *op, const struct queued *q, const struct lane_slot *sl)
 		.n_match = s.n_match, .n_none = s.n_none, .tenant = s.tenant,
 		.body_len = s.body_len, .body_crc = s.body_crc, .unmodified_s = s.unmodified_s,
 		.path = path, .match = tags, .none = tags + s.n_match,
-		.head = v.head, .payload_len = v.payload_len, .iov = c.iov, .niov = n,
+		.payload_len = v.payload_len, .iov = c.iov, .niov = n,
 		.lane = q->lane, .number = (uint32_t)sl->number,
 	};
-	if (s.op == OP_TENANT_PUT && s.body_len == sizeof(struct tenant_settings) &&
-	    c.iov[0].iov_len >= SUBMIT_HEADROOM + (size_t)s.path_len + s.meta_len + s.body_len)
-		op->body = v.head + SUBMIT_HEADROOM + s.path_len + s.meta_len;
 	return 0;
 }
 
@@ -432,7 +438,9 @@ on_error(void)
 {
 	switch (c.store.error) {
 	case ERR_FULL_IN_WRITE:
-		refuse_full(&c.syncing);
+		/* a tenant's drop failed while another batch is being synced: that one is in the log */
+		if (!syncer_busy(c.syncer))
+			refuse_full(&c.syncing);
 		start_over(c.store.reason);
 	case ERR_TREE:
 		start_over("a page of the checkpoint is damaged");
@@ -479,8 +487,9 @@ finish_sync(void)
 	count_add(c.counts, CC_SYNCS, 1);
 	count_add(c.counts, CC_SYNC_US, us);
 	count_set(c.counts, CC_SYNC_LAST_US, us);
-	if (error != 0) {
+	if (error != 0)
 		batch_failed(&c.store, error);
+	if (c.store.error != ERR_NONE) {	/* also one of the directory meanwhile (S3) */
 		on_error();
 		return;
 	}
@@ -515,14 +524,18 @@ write_batch(void)
 		finish_sync();
 }
 
-/* Refusals that waited for a batch which has become public, while none of their own was written. */
+/*
+ * Refusals that waited for a batch which has become public, while none of their own was written.
+ * Where batch_failed() has thrown the batch away meanwhile (an error of the directory's), the
+ * writes in it are refused like all others: they were never in the log.
+ */
 static void
 settle_refusals(void)
 {
 	if (!batch_empty(&c.store) || c.store.sealed.is)
 		return;
 	if (c.filling.n != 0)
-		complete_members(&c.filling, OUT_NONE);
+		complete_members(&c.filling, c.store.error == ERR_NONE ? OUT_NONE : OUT_READONLY);
 }
 
 /* ------------------------------------------------------------- housekeeping */
@@ -777,6 +790,31 @@ wait_for_old_pins(void)
 	}
 }
 
+static bool
+is_io_error(int e)
+{
+	return e != EILSEQ && e != ENOMEM && e != EMFILE && e != ENFILE && e != EAGAIN;
+}
+
+/*
+ * The log could not be synced or read by a successor: what its predecessor had
+ * under way may be on the disk or not, and a later sync that succeeds would
+ * prove nothing (F1).  Read-only until the whole server is started anew.
+ */
+static void
+give_up_log(void)
+{
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		for (unsigned k = 0; k < LANE_SLOTS; k++) {
+			struct lane_slot	*sl = &c.region->lanes[i].slots[k];
+
+			/* acquire: pairs with lane_submit()'s release of state; relaxed: read after our death */
+			if (atomic_load_explicit(&sl->state, memory_order_acquire) == SLOT_SUBMITTED)
+				atomic_store_explicit(&sl->working, 1, memory_order_relaxed);
+		}
+	sync_failed();
+}
+
 static void
 open_store(void)
 {
@@ -789,10 +827,15 @@ open_store(void)
 	wait_for_old_pins();
 	note_pending();
 	if (store_open(&c.store, c.boot->dir_fd, c.boot->region.overlay_fd, &o) == -1) {
+		int	errno_open = errno;
+
 		if (c.store.reason[0] == '\0')
 			strlcpy(c.store.reason, strerror(errno), sizeof(c.store.reason));
 		/* the master tells it whoever started us */
 		strlcpy(c.region->head->reason, c.store.reason, sizeof(c.region->head->reason));
+		if (is_io_error(errno_open) &&
+		    atomic_load_explicit(&c.region->head->published, memory_order_relaxed) != 0)
+			give_up_log();
 		fatalx("%s: %s", c.boot->dir, c.store.reason);
 	}
 	store_publish(&c.store);
@@ -827,7 +870,7 @@ setup(const struct boot *b)
 	c.counts = &b->region.counts[b->nlanes];
 	c.lanes = calloc(b->nlanes, sizeof(*c.lanes));
 	c.queue = queue_create(b->nlanes * LANE_SLOTS);
-	c.syncer = syncer_create(&c.store.log, wake_main, bell);
+	c.syncer = syncer_create(&c.store.log, wake_main, bell, sync_failed);
 	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
 	c.scrub = scrub_create(&c.store, c.counts);
 	c.written_at = monotonic_us();
@@ -919,7 +962,7 @@ sleep_for(int64_t us)
 	/* look once more: rings before bell_arm() woke nobody */
 	left = lanes_have_more() || atomic_load_explicit(&c.region->head->bad_page, memory_order_relaxed) != 0 ||
 	    (boot_stopping && c.leave_at == 0) ||
-	    (syncer_busy(c.syncer) && syncer_done(c.syncer));
+	    (syncer_busy(c.syncer) && syncer_done(c.syncer)) || checkpointer_done(c.checkpointer);
 	if (left)
 		bell_disarm(b);
 	else

@@ -48,11 +48,9 @@ struct op {
 	int64_t		 unmodified_s;
 	const uint8_t	*path;
 	const struct tag *match, *none;
-	uint8_t		*head;		/* SUBMIT_HEADROOM bytes, filled here */
 	uint64_t	 payload_len;	/* path, meta, body, table */
-	const struct iovec *iov;	/* head and payload, wholly */
+	const struct iovec *iov;	/* SUBMIT_HEADROOM bytes, then the payload; in shared memory, copied as far as needed */
 	int		 niov;
-	uint8_t		*body;		/* OP_TENANT_PUT: sizeof(struct tenant_settings) bytes, changed here */
 	uint16_t	 lane;		/* where it came from; REC_LANE_NONE */
 	uint32_t	 number;
 };
@@ -74,10 +72,11 @@ struct batch {			/* being built */
 	struct iovec	*iov;
 	unsigned	 niov, capiov;
 	uint64_t	 bytes;		/* of records so far */
+	uint64_t	 staged;	/* of what iov names */
 	uint32_t	 count;		/* records */
 	uint32_t	 crc;		/* over chain and the records' checksums */
 	uint64_t	 moved;		/* bytes that compaction added */
-	uint8_t		**owned;	/* small buffers freed after the write (heads of moved records) */
+	uint8_t		**owned;	/* records, or their fronts, in our own memory: freed after the write */
 	unsigned	 nowned, capowned;
 	struct commit_rec commit;
 };
@@ -281,6 +280,8 @@ enum checkpoint_event {
 	CHECKPOINT_SWITCHED,	/* a new generation was published, on the new checkpoint */
 };
 enum checkpoint_event checkpointer_step(struct checkpointer *, bool quiet, uint64_t oldest_pin, uint64_t now_ms);
+/* Its thread has finished and no step has looked at that yet: before sleeping. */
+bool	checkpointer_done(const struct checkpointer *);
 /* True where it waits for a quiet moment: do not build the next batch while one is being synced. */
 bool	checkpointer_wants_quiet(const struct checkpointer *, uint64_t now_ms);
 

@@ -26,6 +26,7 @@ struct syncer {
 	struct log	*log;
 	void		(*wake)(void *);
 	void		*wake_arg;
+	void		(*failed)(void);
 	bool		 busy;		/* main thread: started, result not taken */
 	bool		 in_place;	/* ... and it was done at once */
 	uint64_t	 typical_us;	/* main thread: decaying maximum of the last syncs */
@@ -54,6 +55,8 @@ sync_now(struct syncer *y)
 	uint64_t	t = monotonic_us(), now;
 
 	y->error = log_sync(y->log) == -1 ? errno : 0;
+	if (y->error != 0)
+		y->failed();
 	now = monotonic_us();
 	y->us = now > t ? now - t : 0;	/* a clock that falls back counts as 0 (F67) */
 }
@@ -75,7 +78,7 @@ syncer_main(void *arg)
 }
 
 struct syncer *
-syncer_create(struct log *log, void (*wake)(void *), void *arg)
+syncer_create(struct log *log, void (*wake)(void *), void *arg, void (*failed)(void))
 {
 	struct syncer	*y = calloc(1, sizeof(*y));
 
@@ -84,6 +87,7 @@ syncer_create(struct log *log, void (*wake)(void *), void *arg)
 	y->log = log;
 	y->wake = wake;
 	y->wake_arg = arg;
+	y->failed = failed;
 	if (sem_init(&y->work, 0, 0) == -1) {
 		free(y);
 		return NULL;

@@ -15,7 +15,12 @@
 
 struct syncer;
 
-struct syncer	*syncer_create(struct log *, void (*wake)(void *), void *arg);
+/*
+ * `failed` is called by whoever made the sync, at once, before anybody else can
+ * know that it failed: a process that dies right after must not leave a
+ * successor who syncs again and hears nothing (F1).
+ */
+struct syncer	*syncer_create(struct log *, void (*wake)(void *), void *arg, void (*failed)(void));
 /* Waits for a sync under way. */
 void		 syncer_destroy(struct syncer *);
 /* Starts one (none may be under way).  true: it is done already, see syncer_result(). */

@@ -180,9 +180,9 @@ run(enum submit_op kind, uint32_t tenant, const char *path, const void *body, ui
 	struct iovec	 iov = { buf, total };
 	struct op	 op = {
 		.kind = kind, .tenant = tenant, .path = buf + SUBMIT_HEADROOM, .path_len = (uint16_t)np,
-		.meta_len = (uint16_t)nm, .body_len = len, .body_crc = crc, .head = buf,
+		.meta_len = (uint16_t)nm, .body_len = len, .body_crc = crc,
 		.payload_len = total - SUBMIT_HEADROOM, .iov = &iov, .niov = 1,
-		.body = kind == OP_TENANT_PUT ? buf + front : NULL, .lane = REC_LANE_NONE,
+		.lane = REC_LANE_NONE,
 	};
 
 	while (batch_add(&s, &op, &r, batch_empty(&s)) == ADD_LATER) {

@@ -184,9 +184,8 @@ make_write(struct write *w, enum submit_op kind, uint32_t tenant, const char *pa
 	w->iov = (struct iovec){ w->buf, total };
 	w->op = (struct op){
 		.kind = kind, .tenant = tenant, .path = w->buf + SUBMIT_HEADROOM, .path_len = (uint16_t)np,
-		.meta_len = (uint16_t)nm, .body_len = len, .body_crc = crc, .head = w->buf,
+		.meta_len = (uint16_t)nm, .body_len = len, .body_crc = crc,
 		.payload_len = total - SUBMIT_HEADROOM, .iov = &w->iov, .niov = 1,
-		.body = kind == OP_TENANT_PUT ? w->buf + front : NULL,
 		.lane = REC_LANE_NONE,
 	};
 }

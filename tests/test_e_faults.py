@@ -226,6 +226,42 @@ def test_a_checkpoint_whose_directory_cannot_be_synced_is_the_end_of_writing(d, 
     is_there(d, t, ["a"])
 
 
+def test_what_was_under_way_when_a_directory_could_not_be_synced_is_there_or_was_not_acknowledged(shims, faults):
+    """The batch being synced and the one being filled: neither is answered 2xx without being in the log."""
+    env = {"HOLDFAST_FAULTIO": faults.path, "HOLDFAST_SLOWSYNC_US": "8000"}
+    with Daemon(preload=shims("faultio") + ":" + shims("slowsync"), env=env, segment_size="256M") as d:
+        t = d.tenant()
+        acknowledged, unknown, failed = {}, {}, threading.Event()
+
+        def write(k):
+            with d.connect() as c:
+                for n in range(10000):
+                    name, body = "k%d-%d" % (k, n % 5), (b"%06d" % n) * 8000
+                    a = c.ask("PUT", t.path(name), body)
+                    if a.status not in (201, 204):
+                        if a.status == 500:
+                            unknown[name] = body
+                        failed.set()
+                        return
+                    acknowledged[name] = body
+        threads = [threading.Thread(target=write, args=(k,)) for k in range(100)]
+        for th in threads:
+            th.start()
+        wait_for("a checkpoint begins", lambda: any(n.startswith("tree-") for n in os.listdir(d.data)), 60, step=0.0005)
+        faults.set("sync 5 0 0 */data")
+        assert failed.wait(30)
+        for th in threads:
+            th.join()
+        faults.set()
+        t.conn.close()
+        d.stop()
+        d.start()
+        with d.connect() as c:
+            for name, body in acknowledged.items():
+                a = c.ask("GET", t.path(name))
+                assert a.status == 200 and a.body in (body, unknown.get(name)), name
+
+
 # --- reads -----------------------------------------------------------------------------
 
 

@@ -610,6 +610,7 @@ write_attach(struct worker *w)
 	arena_reclaim(arena, w->lane, is_kept, &o);
 	for (i = 0; i < o.n; i++)
 		submit_adopt(arena, w->lane, o.submit[i]);
+	w->writes.ring = o.n > 0;	/* it may have died before it did */
 	if (o.n > 0)
 		log_info("%u writes of the last worker on this lane are still under way", o.n);
 	free(o.keep);
