@@ -18,8 +18,8 @@ sock=$run/holdfast.sock
 mkfifo "$tmp/log"
 
 ready() {	# ready ADDRESS
-	"$B/holdfastctl" -s "$sock" tenant add demo --public write ||
-	"$B/holdfastctl" -s "$sock" tenant show demo >/dev/null || {
+	"$B/holdfastctl" -s "$sock" tenant show demo >/dev/null 2>&1 ||
+	"$B/holdfastctl" -s "$sock" tenant add demo --public write || {
 		echo "run: could not create the tenant demo" >&2
 		kill -TERM "$pid"
 		return
