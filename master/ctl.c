@@ -41,7 +41,8 @@ ctl_usage(void)
 int
 ctl_unavailable(const char *socket)
 {
-	(void)fprintf(stderr, "holdfastctl: %s: %s\n", socket, strerror(errno));
+	(void)fprintf(stderr, "holdfastctl: %s: %s%s\n", socket, strerror(errno),
+	    errno == ENOENT || errno == ECONNREFUSED ? "; is holdfastd running, and is this its control-socket?" : "");
 	return CTL_UNAVAILABLE;
 }
 

@@ -438,7 +438,8 @@ recover(struct store *s, const struct store_options *o)
 			return 0;
 		if (errno != EILSEQ && errno != ENOENT && errno != EIO)
 			return -1;
-		log_warnx("%s: checkpoint tree-%010u is damaged (%s); trying without it", s->dir, n, strerror(errno));
+		log_warnx("%s: checkpoint tree-%010u is damaged (%s); trying without it", s->dir, n,
+		    errno == EILSEQ ? "checksum or structure" : strerror(errno));
 	}
 	return recover_with(s, 0, o->region_id);
 }

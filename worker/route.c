@@ -26,7 +26,7 @@ static void
 not_found(struct worker *w, struct conn *c, uint32_t tenant)
 {
 	(void)tenant;
-	answer_problem(w, c, 404, "there is nothing of that name; see the path");
+	answer_problem(w, c, 404, "there is nothing of that name; documents are at /TENANT/PATH");
 }
 
 static void
