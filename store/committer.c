@@ -67,6 +67,7 @@ struct committer {
 	struct store		 store;
 	struct lane_reader	*lanes;		/* [nlanes] */
 	struct queue		*queue;
+	uint8_t			*taken;		/* [nlanes * LANE_SLOTS]: in the queue or in a batch */
 	struct syncer		*syncer;
 	struct checkpointer	*checkpointer;
 	struct scrub		*scrub;
@@ -167,6 +168,7 @@ complete(uint16_t lane, uint16_t slot, const struct result *r)
 {
 	struct lane_slot	*sl = &c.region->lanes[lane].slots[slot];
 
+	c.taken[lane * LANE_SLOTS + slot] = 0;
 	/* relaxed: read by the master only after our death, which orders everything */
 	atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
 	if (lane_complete(&c.lanes[lane], slot, r->outcome, r->seq, r->run, r->time_ms))
@@ -227,11 +229,16 @@ complete_members(struct members *m, enum outcome instead)
 static void
 collect_one(uint16_t lane, uint16_t slot)
 {
+	uint8_t			*taken = &c.taken[lane * LANE_SLOTS + slot];
 	struct lane_slot	*sl = &c.region->lanes[lane].slots[slot];
 	struct submit_view	 v;
 	struct queued		 q = { .lane = lane, .slot = slot };
 	struct result		 r = { .outcome = OUT_POISON };
 
+	if (*taken) {
+		log_warnx("lane %u: slot %u was submitted again before it was answered; ignored", lane, slot);
+		return;
+	}
 	if (atomic_load_explicit(&sl->suspect, memory_order_acquire) >= POISON) {
 		log_warnx("lane %u, submission %llu: under work when %u committers crashed; it is failed",
 		    lane, (unsigned long long)sl->number, POISON);
@@ -249,6 +256,7 @@ collect_one(uint16_t lane, uint16_t slot)
 	q.tenant = v.s->tenant;
 	q.cost = v.payload_len + SUBMIT_HEADROOM;
 	atomic_store_explicit(&sl->working, 0, memory_order_relaxed);
+	*taken = 1;
 	queue_add(c.queue, &q);
 }
 
@@ -870,11 +878,12 @@ setup(const struct boot *b)
 	c.counts = &b->region.counts[b->nlanes];
 	c.lanes = calloc(b->nlanes, sizeof(*c.lanes));
 	c.queue = queue_create(b->nlanes * LANE_SLOTS);
+	c.taken = calloc(b->nlanes, LANE_SLOTS);
 	c.syncer = syncer_create(&c.store.log, wake_main, bell, sync_failed);
 	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
 	c.scrub = scrub_create(&c.store, c.counts);
 	c.written_at = monotonic_us();
-	if (c.lanes == NULL || c.queue == NULL || c.syncer == NULL || c.checkpointer == NULL || c.scrub == NULL)
+	if (c.lanes == NULL || c.queue == NULL || c.taken == NULL || c.syncer == NULL || c.checkpointer == NULL || c.scrub == NULL)
 		fatal("committer");
 	count_add(c.counts, CC_STARTS, 1);
 }

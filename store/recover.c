@@ -436,7 +436,9 @@ recover(struct store *s, const struct store_options *o)
 	while ((n = checkpoint_newest(s->dirfd, n)) != 0) {
 		if (recover_with(s, n, o->region_id) == 0)
 			return 0;
-		if (errno != EILSEQ && errno != ENOENT && errno != EIO)
+		/* a log that cannot be written is nobody's checkpoint's fault (relaxed: no other thread yet) */
+		if ((errno != EILSEQ && errno != ENOENT && errno != EIO) ||
+		    atomic_load_explicit(&s->log.failed, memory_order_relaxed) != 0)
 			return -1;
 		log_warnx("%s: checkpoint tree-%010u is damaged (%s); trying without it", s->dir, n,
 		    errno == EILSEQ ? "checksum or structure" : strerror(errno));
