@@ -32,12 +32,6 @@ reserve_bytes(const struct store *s)
 	return r < 65536 ? r : 65536;
 }
 
-static uint32_t
-head_crc(const struct rec_head *h)
-{
-	return crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len);
-}
-
 /* Newest time: the clock, but never behind what was given out (no RTC, contract 8). */
 static uint64_t
 next_time(struct store *s)
@@ -559,7 +553,7 @@ batch_add(struct store *s, const struct op *op, struct result *res, bool may_rol
 		refuse(res, OUT_POISON, NULL);
 		goto refused;
 	}
-	h->head_crc = head_crc(h);
+	h->head_crc = rec_head_crc(h);
 	if (apply(s, h) == -1) {
 		add = not_applied(s, op, res);
 		goto refused;
@@ -610,7 +604,7 @@ batch_add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t le
 	memcpy(buf, &h, sizeof(h));
 	if (len != 0)
 		memcpy(buf + sizeof(h), body, len);
-	((struct rec_head *)(void *)buf)->head_crc = head_crc(&h);
+	((struct rec_head *)(void *)buf)->head_crc = rec_head_crc(&h);
 	return add_buffer(s, buf, bytes);
 }
 
@@ -630,7 +624,7 @@ batch_add_moved(struct store *s, const struct rec_head *old, uint32_t segment, u
 		return -1;
 	memcpy(buf, old, bytes);
 	h = (struct rec_head *)(void *)buf;
-	if (guard_filled() != s->faults || h->head_crc != head_crc(h) || !rec_body_ok(h)) {
+	if (guard_filled() != s->faults || h->head_crc != rec_head_crc(h) || !rec_body_ok(h)) {
 		free(buf);
 		errno = EILSEQ;
 		return -1;
@@ -638,7 +632,7 @@ batch_add_moved(struct store *s, const struct rec_head *old, uint32_t segment, u
 	h->flags |= REC_MOVED;
 	h->lane = REC_LANE_NONE;
 	h->number = 0;
-	h->head_crc = head_crc(h);
+	h->head_crc = rec_head_crc(h);
 	if (add_buffer(s, buf, bytes) == -1)
 		return -1;
 	s->batch.moved += bytes;

@@ -18,6 +18,7 @@
 #include "shm/proc.h"
 #include "store/checkpoint.h"
 #include "store/crashpoint.h"
+#include "store/file.h"
 #include "store/page.h"
 
 #define WRITE_BYTES	(256u * 1024)
@@ -48,28 +49,6 @@ struct writer {
 
 /* --- bytes to the file ----------------------------------------------------------- */
 
-/* Short writes are continued, nothing is tried again (F1-F4). */
-static int
-write_all(int fd, const uint8_t *buf, size_t n, uint64_t at)
-{
-	ssize_t	w;
-
-	while (n > 0) {
-		w = pwrite(fd, buf, n, (off_t)at);
-		if (w == -1 && errno == EINTR)
-			continue;
-		if (w <= 0) {
-			if (w == 0)
-				errno = EIO;
-			return -1;
-		}
-		buf += w;
-		n -= (size_t)w;
-		at += (uint64_t)w;
-	}
-	return 0;
-}
-
 static int
 writer_flush(struct writer *w)
 {
@@ -81,7 +60,7 @@ writer_flush(struct writer *w)
 	}
 	if (n == 0)
 		return 0;
-	if (write_all(w->fd, w->buf, n, w->at) == -1)
+	if (file_write(w->fd, w->buf, n, w->at) == -1)
 		return -1;
 	/*
 	 * The disk begins now, and what went before is out before more follows: a sync of the log
@@ -281,7 +260,7 @@ writer_end(struct writer *w, struct checkpoint_head *head, const struct checkpoi
 	memcpy(page, head, sizeof(*head));
 	if (writer_add(w, segments, n) == -1 || writer_flush(w) == -1)
 		return -1;
-	if (write_all(w->fd, page, sizeof(page), 0) == -1)
+	if (file_write(w->fd, page, sizeof(page), 0) == -1)
 		return -1;
 	if (w->spare != NULL && ftruncate(w->fd, (off_t)head->bytes) == -1)
 		return -1;

@@ -16,6 +16,7 @@
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H
 #include <stdint.h>
+#include "shm/crc32c.h"
 #include "shm/submit.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -126,6 +127,13 @@ rec_bytes(const struct rec_head *h)
 	uint64_t	n = front + h->body_len + table_bytes(front, h->body_len);
 
 	return (n + 7) & ~(uint64_t)7;
+}
+
+/* Of the head from kind on, the path and the meta behind it, which must be there. */
+static inline uint32_t
+rec_head_crc(const struct rec_head *h)
+{
+	return crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len);
 }
 
 /* A document larger than a segment gets one of its own, but offsets stay 32 bit. */

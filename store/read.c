@@ -357,7 +357,7 @@ record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void
 		damaged(v->segment, v->offset, "damaged record");
 		return NULL;
 	}
-	crc = crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len);
+	crc = rec_head_crc(h);
 	if (crc != h->head_crc || h->kind != REC_PUT || h->tenant != tenant || h->seq != v->seq ||
 	    h->path_len != len || memcmp(h + 1, path, len) != 0) {
 		damaged(v->segment, v->offset, "damaged record");

@@ -18,7 +18,7 @@
 static void
 sum_head(struct rec_head *h)
 {
-	h->head_crc = crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len);
+	h->head_crc = rec_head_crc(h);
 }
 
 static int

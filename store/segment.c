@@ -17,6 +17,7 @@
 
 #include "shm/crc32c.h"
 #include "store/crashpoint.h"
+#include "store/file.h"
 #include "store/segment.h"
 
 _Static_assert(sizeof(off_t) == 8, "segments may be larger than 2 GiB");
@@ -57,29 +58,6 @@ head_crc(const struct segment_head *h)
 	return crc32c(0, &copy, sizeof(copy));
 }
 
-static int
-write_all(int fd, const void *buf, size_t len, uint64_t at)
-{
-	const uint8_t	*p = buf;
-	ssize_t		 n;
-
-	while (len > 0) {
-		if ((n = pwrite(fd, p, len, (off_t)at)) == -1) {
-			if (errno == EINTR)
-				continue;
-			return -1;
-		}
-		if (n == 0) {
-			errno = EIO;
-			return -1;
-		}
-		p += n;
-		len -= (size_t)n;
-		at += (uint64_t)n;
-	}
-	return 0;
-}
-
 int
 segment_zero(int fd, uint64_t from, uint64_t to)
 {
@@ -88,7 +66,7 @@ segment_zero(int fd, uint64_t from, uint64_t to)
 	while (from < to) {
 		size_t	n = to - from < sizeof(zeros) ? (size_t)(to - from) : sizeof(zeros);
 
-		if (write_all(fd, zeros, n, from) == -1)
+		if (file_write(fd, zeros, n, from) == -1)
 			return -1;
 		from += n;
 	}
@@ -153,7 +131,7 @@ segment_create(int dirfd, struct segment_head *h, const char *spare)
 
 	if ((fd = make_file(dirfd, temp, h->bytes, spare)) == -1)
 		return -1;
-	if (write_all(fd, h, sizeof(*h), 0) == -1)
+	if (file_write(fd, h, sizeof(*h), 0) == -1)
 		goto fail;
 	if (fsync(fd) == -1) {
 		errno = EIO;	/* whatever it says: a failed sync is no full disk (F1) */
@@ -378,7 +356,7 @@ record_at(const uint8_t *base, uint64_t limit, uint64_t at)
 		return NULL;
 	if (rec_bytes(h) > limit - at)
 		return NULL;
-	if (h->head_crc != crc32c(0, &h->kind, sizeof(*h) - sizeof(h->head_crc) + h->path_len + h->meta_len))
+	if (h->head_crc != rec_head_crc(h))
 		return NULL;
 	return h;
 }
