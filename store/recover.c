@@ -572,6 +572,8 @@ store_close(struct store *s)
 	overlay_close(&s->overlay);
 	free(s->tenants.bits);
 	free(s->batch.iov);
+	for (unsigned i = 0; i < s->batch.nowned; i++)	/* of a batch that was never written */
+		free(s->batch.owned[i]);
 	free(s->batch.owned);
 	memset(s, 0, sizeof(*s));
 }
