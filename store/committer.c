@@ -528,8 +528,10 @@ write_batch(void)
 		on_error();
 		return;
 	}
-	if (syncer_start(c.syncer))
-		finish_sync();
+	if (!syncer_start(c.syncer, gather_all(&c.gather, c.syncing.n + queue_length(c.queue))))
+		return;
+	collect();	/* who came meanwhile is somebody to gather for */
+	finish_sync();
 }
 
 /*

@@ -14,10 +14,16 @@ gather_answered(struct gather *g, unsigned answered, unsigned waiting, uint64_t 
 	g->until_us = sync_us < GATHER_FAST_US ? 0 : now_us + sync_us / 3;
 }
 
+bool
+gather_all(const struct gather *g, unsigned here)
+{
+	return here >= g->expect;
+}
+
 int64_t
 gather_wait(const struct gather *g, unsigned here, uint64_t now_us)
 {
-	if (here >= g->expect || now_us >= g->until_us)
+	if (gather_all(g, here) || now_us >= g->until_us)
 		return 0;
 	return (int64_t)(g->until_us - now_us);
 }

@@ -12,6 +12,7 @@
  */
 #ifndef STORE_GATHER_H
 #define STORE_GATHER_H
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GATHER_FAST_US	300	/* syncs shorter than this are not waited for */
@@ -24,6 +25,8 @@ struct gather {			/* all zero: start */
 
 /* A batch was answered: `answered` writers; `waiting` others were there already. */
 void	gather_answered(struct gather *, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us);
+/* All who are probably about are among the `here` writers of the batch. */
+bool	gather_all(const struct gather *, unsigned here);
 /* Microseconds to wait on with `here` writers in the batch; 0: sync now. */
 int64_t	gather_wait(const struct gather *, unsigned here, uint64_t now_us);
 

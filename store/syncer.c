@@ -125,10 +125,10 @@ have_thread(struct syncer *y)
 }
 
 bool
-syncer_start(struct syncer *y)
+syncer_start(struct syncer *y, bool all_here)
 {
 	y->busy = true;
-	y->in_place = y->typical_us < IN_PLACE_US || !have_thread(y);
+	y->in_place = all_here || y->typical_us < IN_PLACE_US || !have_thread(y);
 	if (y->in_place) {
 		sync_now(y);
 		return true;

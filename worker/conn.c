@@ -204,7 +204,10 @@ set_timer(struct worker *w, struct conn *c)
 static void
 settle(struct worker *w, struct conn *c, enum step step)
 {
-	out_flush(w, c);
+	if (c->close && c->state == CONN_HEAD)
+		out_flush_last(w, c);
+	else
+		out_flush(w, c);
 	if (c->broken || step == STEP_CLOSE) {
 		conn_close(w, c);
 		return;

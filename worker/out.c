@@ -145,17 +145,17 @@ bytes_of(const struct iovec *iov, unsigned n)
 
 /* One send; -1 where the socket takes no more now (writable false) or is broken. */
 static ssize_t
-send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n)
+send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n, int flags)
 {
 	struct msghdr	m;
 	ssize_t		r;
 
 	do {
 		if (n == 1)
-			r = send(c->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL);
+			r = send(c->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | flags);
 		else {
 			m = (struct msghdr){ .msg_iov = iov, .msg_iovlen = n };
-			r = sendmsg(c->fd, &m, MSG_NOSIGNAL);
+			r = sendmsg(c->fd, &m, MSG_NOSIGNAL | flags);
 		}
 	} while (r == -1 && errno == EINTR);
 	if (r >= 0) {
@@ -287,7 +287,7 @@ send_windows(struct worker *w, struct conn *c, struct part *p, size_t turn)
 		if (p->pos == p->checked && !next_window(w, c, p))
 			return;
 		v = part_iov(p);
-		if ((r = send_list(w, c, &v, 1)) >= 0) {
+		if ((r = send_list(w, c, &v, 1, 0)) >= 0) {
 			p->pos += (uint32_t)r;
 			turn += (size_t)r;
 		}
@@ -300,8 +300,8 @@ send_windows(struct worker *w, struct conn *c, struct part *p, size_t turn)
 	}
 }
 
-void
-out_flush(struct worker *w, struct conn *c)
+static void
+flush(struct worker *w, struct conn *c, int flags)
 {
 	struct out	*o = &w->out;
 	struct part	*last;
@@ -319,7 +319,7 @@ out_flush(struct worker *w, struct conn *c)
 	}
 	for (k = 0; k < o->niov; k++)
 		total += o->iov[k].iov_len;
-	r = send_list(w, c, o->iov, o->niov);
+	r = send_list(w, c, o->iov, o->niov, flags);
 	if (r == (ssize_t)total) {
 		k = o->part_of[o->niov - 1];
 		last = k == BYTES ? NULL : &o->parts[k];
@@ -335,6 +335,18 @@ out_flush(struct worker *w, struct conn *c)
 	}
 done:
 	out_forget(o);
+}
+
+void
+out_flush(struct worker *w, struct conn *c)
+{
+	flush(w, c, 0);
+}
+
+void
+out_flush_last(struct worker *w, struct conn *c)
+{
+	flush(w, c, MSG_MORE);
 }
 
 /* --- resuming ---------------------------------------------------------- */
@@ -391,7 +403,7 @@ out_resume(struct worker *w, struct conn *c)
 	ssize_t		r;
 
 	while (c->out != NULL && c->writable && turn < OUT_TURN) {
-		if (!piece_iov(w, c, c->out, &v) || (r = send_list(w, c, &v, 1)) == -1)
+		if (!piece_iov(w, c, c->out, &v) || (r = send_list(w, c, &v, 1, 0)) == -1)
 			return;
 		if ((size_t)r < v.iov_len)
 			c->writable = false;

@@ -61,6 +61,12 @@ void	 out_doc(struct worker *, struct conn *, const struct doc *, uint32_t from,
 uint32_t out_first(uint32_t from, uint32_t to);
 /* Sends what was gathered.  What is left is in c->out. */
 void	 out_flush(struct worker *, struct conn *);
+/*
+ * The same, of what is to be the last on the connection: the end of the bytes
+ * waits for the close or shutdown that the caller makes if all was taken, and
+ * the FIN leaves in their segment (send(2), MSG_MORE).
+ */
+void	 out_flush_last(struct worker *, struct conn *);
 /* Forgets what was gathered for a connection that is closed. */
 void	 out_forget(struct out *);
 /* The socket has room again: sends from c->out. */
