@@ -71,4 +71,22 @@ class Points:
 
 
 def wait_stopped(pid):
-    wait_for("%d stands still" % pid, lambda: (f := holdfast.stat_fields(pid)) is None or f[0] == "T")
+    """Or gone."""
+    try:
+        wait_for("%d stands still" % pid, lambda: (f := holdfast.stat_fields(pid)) is None or f[0] == "T")
+    except holdfast.Failed as e:
+        raise holdfast.Failed("%s; it is %s" % (e, _doing(pid))) from None
+
+
+def _doing(pid):
+    """Its threads: state, and where in the kernel each is."""
+    def text(path):
+        try:
+            return holdfast.read_file(path).decode(errors="replace").strip()
+        except OSError as e:
+            return e.strerror
+    try:
+        tasks = os.listdir("/proc/%d/task" % pid)
+    except OSError:
+        return "gone"
+    return "; ".join("%s: %s, %s, %s" % (t, *(text("/proc/%d/task/%s/%s" % (pid, t, f)) for f in ("stat", "wchan", "syscall"))) for t in tasks)
