@@ -6,7 +6,6 @@
 #ifndef TESTS_B_BATCH_H
 #define TESTS_B_BATCH_H
 #include <sys/stat.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include "shm/crc32c.h"
@@ -38,19 +37,6 @@ static bool		t_list_due;
 /* --- directory ---------------------------------------------------------------- */
 
 static inline void
-t_each_file(void (*fn)(const char *))
-{
-	DIR		*d = opendir(t_path);
-	struct dirent	*e;
-
-	assert_non_null(d);
-	while ((e = readdir(d)) != NULL)
-		if (e->d_name[0] != '.')
-			fn(e->d_name);
-	closedir(d);
-}
-
-static inline void
 t_remove(const char *name)
 {
 	assert_int_equal(unlinkat(t_dirfd, name, 0), 0);
@@ -80,9 +66,8 @@ t_teardown(void **state)
 {
 	(void)state;
 	log_close(&t_log);
-	t_each_file(t_remove);
 	close(t_dirfd);
-	assert_int_equal(rmdir(t_path), 0);
+	t_remove_tree(t_path);
 	return 0;
 }
 

@@ -490,39 +490,12 @@ setup_checkpoint(void **state)
 	return 0;
 }
 
-static void
-each_name(void (*fn)(const char *))
-{
-	DIR		*d = opendir(dir);
-	struct dirent	*e;
-
-	while ((e = readdir(d)) != NULL)
-		if (e->d_name[0] != '.')
-			fn(e->d_name);
-	closedir(d);
-}
-
-static void
-remove_name(const char *name)
-{
-	char	path[400];
-
-	if (unlinkat(dfd, name, 0) == 0)
-		return;
-	for (unsigned n = 1; n < 100; n++) {	/* a directory of a repair */
-		snprintf(path, sizeof(path), "%s/log-%010u", name, n);
-		(void)unlinkat(dfd, path, 0);
-	}
-	(void)unlinkat(dfd, name, AT_REMOVEDIR);
-}
-
 static int
 teardown(void **state)
 {
 	(void)state;
-	each_name(remove_name);
 	close(dfd);
-	assert_int_equal(rmdir(dir), 0);
+	t_remove_tree(dir);
 	for (unsigned i = 0; i < nfiles; i++) {
 		free(files[i].bytes);
 		free(files[i].used);
@@ -570,10 +543,19 @@ is_ours(const char *name)
 }
 
 static void
-remove_others(const char *name)
+remove_others(void)
 {
-	if (!is_ours(name))
-		remove_name(name);
+	DIR		*d = opendir(dir);
+	struct dirent	*e;
+	char		 path[400];
+
+	assert_non_null(d);
+	while ((e = readdir(d)) != NULL)
+		if (e->d_name[0] != '.' && !is_ours(e->d_name)) {
+			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+			t_remove_tree(path);
+		}
+	closedir(d);
 }
 
 static void
@@ -603,7 +585,7 @@ is_as_it_was(const struct file *f)
 static void
 put_back(void)
 {
-	each_name(remove_others);
+	remove_others();
 	for (unsigned i = 0; i < nfiles; i++)
 		if (!is_as_it_was(&files[i])) {
 			(void)unlinkat(dfd, files[i].name, 0);

@@ -11,7 +11,6 @@
 
 #include <sys/eventfd.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 
@@ -126,15 +125,6 @@ setup(void **state)
 }
 
 static int
-rm(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
-static int
 teardown(void **state)
 {
 	(void)state;
@@ -146,7 +136,7 @@ teardown(void **state)
 	close(life[0]);
 	close(life[1]);
 	region_destroy(&boot.region);
-	nftw(dir, rm, 8, FTW_DEPTH | FTW_PHYS);
+	t_remove_tree(dir);
 	return 0;
 }
 

@@ -8,7 +8,6 @@
 #include "config.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -126,15 +125,6 @@ setup(void **state)
 }
 
 static int
-rm(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
-static int
 teardown(void **state)
 {
 	(void)state;
@@ -142,7 +132,7 @@ teardown(void **state)
 	close(f.overlay);
 	close(f.dirfd);
 	free(f.pin);
-	nftw(f.dir, rm, 8, FTW_DEPTH | FTW_PHYS);
+	t_remove_tree(f.dir);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * tests/unit.h - what the unit tests share: memory, children, guard pages.
+ * tests/unit.h - what the unit tests share: memory, directories, children, guard pages.
  *
  * Runs in: tests only.  Include it instead of <cmocka.h>.
  */
@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <errno.h>
+#include <ftw.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +49,22 @@ t_at_guard(const void *data, size_t len)
 	if (len > 0)
 		memcpy(p + whole - len, data, len);
 	return p + whole - len;
+}
+
+static inline int
+t_remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+/* A file, or a directory with all that is in it. */
+static inline void
+t_remove_tree(const char *path)
+{
+	assert_int_equal(nftw(path, t_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* Child's side of t_fork(): cmocka's assertions and signal handlers must not jump into the parent's test list. */
