@@ -18,6 +18,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "master/ctl.h"
+#include "shm/fd.h"
 
 #define ANSWER_MAX	(256u << 20)
 #define ANSWER_SECONDS	60
@@ -27,7 +28,7 @@ dial(const char *path)
 {
 	struct sockaddr_un	sun = { .sun_family = AF_UNIX };
 	struct timeval		tv = { .tv_sec = ANSWER_SECONDS };
-	int			fd, saved;
+	int			fd;
 
 	if (strlcpy(sun.sun_path, path, sizeof(sun.sun_path)) >= sizeof(sun.sun_path)) {
 		errno = ENAMETOOLONG;
@@ -38,9 +39,7 @@ dial(const char *path)
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == -1 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == -1 ||
 	    connect(fd, (const struct sockaddr *)&sun, sizeof(sun)) == -1) {
-		saved = errno;
-		close(fd);
-		errno = saved;
+		fd_close(fd);
 		return -1;
 	}
 	return fd;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "master/listen.h"
 #include "master/priv.h"
+#include "shm/fd.h"
 #include "shm/log.h"
 
 #define BACKLOG		4096	/* the kernel caps it at somaxconn */
@@ -47,7 +48,7 @@ on(int fd, int level, int name)
 static int
 bind_one(const union conf_addr *a, bool share)
 {
-	int	fd, saved;
+	int	fd;
 
 	fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd == -1)
@@ -57,9 +58,7 @@ bind_one(const union conf_addr *a, bool share)
 	    (a->sa.sa_family == AF_INET6 && on(fd, IPPROTO_IPV6, IPV6_V6ONLY) == -1) ||
 	    on(fd, IPPROTO_TCP, TCP_NODELAY) == -1 ||	/* accepted sockets inherit it */
 	    bind(fd, &a->sa, addr_len(a)) == -1) {
-		saved = errno;
-		close(fd);
-		errno = saved;
+		fd_close(fd);
 		return -1;
 	}
 	return fd;
@@ -70,7 +69,7 @@ static int
 bind_first(union conf_addr *a, bool share)
 {
 	socklen_t	len = sizeof(*a);
-	int		fd, saved;
+	int		fd;
 
 	for (int waited = 0; (fd = bind_one(a, false)) == -1; waited += RETRY_STEP_MS) {
 		if (errno != EADDRINUSE || waited >= RETRY_MS)
@@ -78,9 +77,7 @@ bind_first(union conf_addr *a, bool share)
 		pause_step();
 	}
 	if (getsockname(fd, &a->sa, &len) == -1 || (share && on(fd, SOL_SOCKET, SO_REUSEPORT) == -1)) {
-		saved = errno;
-		close(fd);
-		errno = saved;
+		fd_close(fd);
 		return -1;
 	}
 	return fd;
@@ -126,7 +123,7 @@ control_alive(const char *path)
 {
 	struct sockaddr_un	sun = { .sun_family = AF_UNIX };
 	struct stat		st;
-	int			fd, rc, saved;
+	int			fd, rc;
 
 	if (lstat(path, &st) == -1)
 		return errno == ENOENT ? 0 : -1;
@@ -138,9 +135,7 @@ control_alive(const char *path)
 	if ((fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) == -1)
 		return -1;
 	rc = connect(fd, (const struct sockaddr *)&sun, sizeof(sun));
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	if (rc == 0 || errno == EAGAIN)		/* EAGAIN: it lives, its queue is full */
 		return 1;
 	return errno == ECONNREFUSED || errno == ENOENT ? 0 : -1;

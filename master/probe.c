@@ -10,13 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 #include "master/probe.h"
+#include "shm/fd.h"
 
 int
 probe_open(const char *path)
 {
 	static const char	ask[] = "GET /_health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 	struct sockaddr_un	sun = { .sun_family = AF_UNIX };
-	int			fd, saved;
+	int			fd;
 
 	if (strlcpy(sun.sun_path, path, sizeof(sun.sun_path)) >= sizeof(sun.sun_path)) {
 		errno = ENAMETOOLONG;
@@ -27,9 +28,7 @@ probe_open(const char *path)
 	if (connect(fd, (const struct sockaddr *)&sun, sizeof(sun)) == 0 &&
 	    send(fd, ask, sizeof(ask) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(ask) - 1)
 		return fd;
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	return -1;
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "shm/fd.h"
 #include "shm/log.h"
 
 #define LINE_MAX_BYTES	2048	/* below PIPE_BUF: a pipe takes a line whole or not at all */
@@ -91,7 +92,7 @@ log_to(const char *path)
 int
 log_reopen(void)
 {
-	int	fd, saved;
+	int	fd;
 
 	if (log_path == NULL)
 		return 0;
@@ -99,9 +100,7 @@ log_reopen(void)
 		return -1;
 	/* a thread that is writing a line sees the old file or the new one, never a closed number */
 	if (dup3(fd, log_fd, O_CLOEXEC) == -1) {
-		saved = errno;
-		close(fd);
-		errno = saved;
+		fd_close(fd);
 		return -1;
 	}
 	close(fd);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include "shm/fd.h"
 #include "shm/proc.h"
 #include "shm/region.h"
 #include "shm/submit.h"
@@ -86,15 +87,13 @@ set_pointers(struct region *r, void *base)
 static int
 overlay_create(void)
 {
-	int	fd, saved;
+	int	fd;
 
 	if ((fd = memfd_create("holdfast-overlay", MFD_CLOEXEC | MFD_ALLOW_SEALING)) == -1)
 		return -1;
 	if (ftruncate(fd, (off_t)OVERLAY_BYTES) == -1 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == -1) {
-		saved = errno;
-		close(fd);
-		errno = saved;
+		fd_close(fd);
 		return -1;
 	}
 	return fd;

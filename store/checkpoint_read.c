@@ -17,8 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "shm/crc32c.h"
+#include "shm/fd.h"
 #include "shm/proc.h"
 #include "store/checkpoint.h"
+#include "store/file.h"
 
 static int
 damaged(void)
@@ -88,7 +90,7 @@ file_open(struct checkpoint *c, int dirfd, uint32_t number)
 {
 	char		 name[32];
 	struct stat	 st;
-	int		 fd, saved;
+	int		 fd;
 
 	snprintf(name, sizeof(name), "tree-%010u", number);
 	if ((fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
@@ -102,9 +104,7 @@ file_open(struct checkpoint *c, int dirfd, uint32_t number)
 	c->maplen = (size_t)st.st_size;
 	return fd;
 fail:
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	return -1;
 }
 
@@ -169,22 +169,6 @@ name_number(const char *name, bool *tmp)
 	return (uint32_t)n;
 }
 
-static DIR *
-dir_open(int dirfd)
-{
-	int	 fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved;
-	DIR	*dir;
-
-	if (fd == -1)
-		return NULL;
-	if ((dir = fdopendir(fd)) == NULL) {
-		saved = errno;
-		close(fd);
-		errno = saved;
-	}
-	return dir;
-}
-
 uint32_t
 checkpoint_newest(int dirfd, uint32_t below)
 {
@@ -193,7 +177,7 @@ checkpoint_newest(int dirfd, uint32_t below)
 	DIR			*dir;
 	bool			 tmp;
 
-	if ((dir = dir_open(dirfd)) == NULL)
+	if ((dir = file_dir(dirfd)) == NULL)
 		return 0;
 	while ((e = readdir(dir)) != NULL) {
 		n = name_number(e->d_name, &tmp);
@@ -212,7 +196,7 @@ checkpoint_tidy_tmp(int dirfd)
 	bool			 tmp;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
-	if ((dir = dir_open(dirfd)) == NULL)
+	if ((dir = file_dir(dirfd)) == NULL)
 		return;
 	while ((e = readdir(dir)) != NULL)
 		if (name_number(e->d_name, &tmp) != 0 && tmp)
@@ -230,7 +214,7 @@ checkpoint_tidy(int dirfd, uint32_t keep)
 	int			 rc = 0, saved = 0;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
-	if ((dir = dir_open(dirfd)) == NULL)
+	if ((dir = file_dir(dirfd)) == NULL)
 		return -1;
 	while ((e = readdir(dir)) != NULL) {
 		n = name_number(e->d_name, &tmp);

@@ -6,8 +6,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include "shm/fd.h"
 #include "store/file.h"
 
 int
@@ -30,4 +32,17 @@ file_write(int fd, const void *buf, size_t n, uint64_t at)
 		at += (uint64_t)w;
 	}
 	return 0;
+}
+
+DIR *
+file_dir(int dirfd)
+{
+	int	 fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR	*d;
+
+	if (fd == -1)
+		return NULL;
+	if ((d = fdopendir(fd)) == NULL)
+		fd_close(fd);
+	return d;
 }

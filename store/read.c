@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "shm/crc32c.h"
+#include "shm/fd.h"
 #include "shm/log.h"
 #include "shm/proc.h"
 #include "store/checkpoint.h"
@@ -202,7 +203,7 @@ map_segment(struct reader *r, uint32_t number)
 	struct stat	 st;
 	char		 name[32];
 	void		*base;
-	int		 fd, saved;
+	int		 fd;
 
 	segment_name(name, sizeof(name), number);
 	if ((fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
@@ -210,9 +211,7 @@ map_segment(struct reader *r, uint32_t number)
 	base = MAP_FAILED;
 	if (fstat(fd, &st) == 0 && st.st_size > 0)
 		base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	if (base == MAP_FAILED)
 		return NULL;
 	if ((m = calloc(1, sizeof(*m))) == NULL) {

@@ -19,6 +19,7 @@
 
 #include "shm/proc.h"
 #include "store/check.h"
+#include "store/file.h"
 #include "store/look.h"
 #include "store/repair.h"
 #include "store/rewrite.h"
@@ -73,16 +74,10 @@ each_name(int dirfd, int (*fn)(void *, int dirfd, const char *), void *arg)
 {
 	const struct dirent	*e;
 	DIR			*d;
-	int			 fd, rc = 0, saved;
+	int			 rc = 0, saved;
 
-	if ((fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1)
+	if ((d = file_dir(dirfd)) == NULL)
 		return -1;
-	if ((d = fdopendir(fd)) == NULL) {
-		saved = errno;
-		close(fd);
-		errno = saved;
-		return -1;
-	}
 	while (rc == 0 && (errno = 0, e = readdir(d)) != NULL)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			rc = fn(arg, dirfd, e->d_name);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shm/crc32c.h"
+#include "shm/fd.h"
 #include "store/crashpoint.h"
 #include "store/file.h"
 #include "store/segment.h"
@@ -168,7 +169,7 @@ segment_open(int dirfd, uint32_t number, int flags, uint64_t *size)
 {
 	char		name[SEGMENT_NAME];
 	struct stat	st;
-	int		fd, saved;
+	int		fd;
 
 	segment_name(name, number);
 	/* a FIFO of this name must not hold us up */
@@ -186,9 +187,7 @@ segment_open(int dirfd, uint32_t number, int flags, uint64_t *size)
 	*size = (uint64_t)st.st_size;
 	return fd;
 fail:
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	return -1;
 }
 
@@ -227,14 +226,11 @@ int
 segment_list(struct log *l)
 {
 	struct dirent	*e;
-	DIR		*d = NULL;
-	int		 fd, saved;
+	DIR		*d;
+	int		 saved;
 
-	/* a descriptor of its own: dirfd's position is not ours to move */
-	if ((fd = openat(l->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) == -1)
+	if ((d = file_dir(l->dirfd)) == NULL)
 		return -1;
-	if ((d = fdopendir(fd)) == NULL)
-		goto fail;
 	while (errno = 0, (e = readdir(d)) != NULL) {
 		uint32_t	n;
 
@@ -253,10 +249,7 @@ segment_list(struct log *l)
 	return 0;
 fail:
 	saved = errno;
-	if (d != NULL)
-		closedir(d);
-	else
-		close(fd);
+	closedir(d);
 	errno = saved;
 	return -1;
 }
@@ -276,7 +269,7 @@ segment_map(const struct log *l, struct segment *s)
 {
 	uint64_t	 size;
 	void		*p;
-	int		 fd, saved;
+	int		 fd;
 
 	if (s->map != NULL)
 		return s->map;
@@ -291,9 +284,7 @@ segment_map(const struct log *l, struct segment *s)
 		return NULL;
 	}
 	p = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
-	saved = errno;
-	close(fd);
-	errno = saved;
+	fd_close(fd);
 	if (p == MAP_FAILED)
 		return NULL;
 	s->map = p;
