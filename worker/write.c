@@ -66,6 +66,24 @@ write_abandon(struct worker *w, struct conn *c)
 	give_back(w, c);
 }
 
+/* --- no room ----------------------------------------------------------------- */
+
+/* Nothing of the write is there yet: the connection goes on. */
+static void
+no_budget(struct worker *w, struct conn *c)
+{
+	count_add(w->count, CW_BUDGET_REFUSED, 1);
+	answer_problem_with(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
+}
+
+/* It has begun: what was taken is given back, and the connection ends. */
+static void
+out_of_budget(struct worker *w, struct conn *c)
+{
+	count_add(w->count, CW_BUDGET_REFUSED, 1);
+	conn_refuse(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
+}
+
 /* --- handing over ----------------------------------------------------------- */
 
 /* There is a free slot. */
@@ -92,8 +110,7 @@ hand_over(struct worker *w, struct conn *c)
 
 	x->submit = submit_finish(&w->region.arena, w->lane, &x->build);
 	if (x->submit == ARENA_NONE) {
-		count_add(w->count, CW_BUDGET_REFUSED, 1);
-		conn_refuse(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
+		out_of_budget(w, c);
 		return;
 	}
 	if (TAILQ_EMPTY(&ws->queue) && ws->lane.nfree > 0) {
@@ -158,13 +175,6 @@ expect_body(struct worker *w, struct conn *c, uint64_t limit)
 }
 
 static void
-no_budget(struct worker *w, struct conn *c)
-{
-	count_add(w->count, CW_BUDGET_REFUSED, 1);
-	answer_problem_with(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
-}
-
-static void
 remember_name(struct write *x, const char *name, size_t len)
 {
 	x->name_len = (uint8_t)(len < sizeof(x->name) ? len : sizeof(x->name));
@@ -225,8 +235,7 @@ write_text_done(struct worker *w, struct conn *c, const struct submit_args *a, c
 	struct arena	*arena = &w->region.arena;
 
 	if (submit_begin(arena, w->lane, &x->build, a, len) == -1) {
-		count_add(w->count, CW_BUDGET_REFUSED, 1);
-		conn_refuse(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
+		out_of_budget(w, c);
 		return;
 	}
 	x->built = true;
@@ -261,13 +270,6 @@ static uint64_t
 so_far(const struct write *x)
 {
 	return x->text != NULL ? x->text_len : x->build.body_len;
-}
-
-static void
-out_of_budget(struct worker *w, struct conn *c)
-{
-	count_add(w->count, CW_BUDGET_REFUSED, 1);
-	conn_refuse(w, c, 503, BUDGET, RETRY_AFTER, sizeof(RETRY_AFTER) - 1);
 }
 
 /* `more` bytes will come: do they still fit?  false: refused. */
