@@ -58,6 +58,39 @@ def pss_kib(pids, part=b"Pss"):
     return total
 
 
+def wait(what, state, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not state():
+        if time.monotonic() > deadline:
+            raise Skip("waited %d s: %s" % (seconds, what))
+        time.sleep(0.002)
+
+
+def status(pids, field):
+    """A field of /proc/PID/status, of every thread."""
+    values = []
+    for path in ("/proc/%d/task/%s/status" % (pid, task) for pid in pids for task in os.listdir("/proc/%d/task" % pid)):
+        try:
+            values.append(re.search(rb"^" + field + rb":\t(.*)$", read(path), re.M).group(1))
+        except FileNotFoundError:  # it has just ended
+            pass
+    return values
+
+
+def are_traced(pids):
+    return b"0" not in status(pids, b"TracerPid")
+
+
+def at_rest(pids, looks=20):
+    """Every thread sleeps, and has not been woken between looks."""
+    woken = status(pids, b"voluntary_ctxt_switches")
+    for _ in range(looks):
+        time.sleep(0.002)
+        if not all(s.startswith(b"S") for s in status(pids, b"State")) or status(pids, b"voluntary_ctxt_switches") != woken:
+            return False
+    return True
+
+
 class Server:
     name = ""
     durability = "durable"
@@ -138,6 +171,14 @@ class Server:
 
     def pids(self):
         return tree(self.process.pid)
+
+    def is_connected(self):
+        """A connection to it is open at its end."""
+        for line in read("/proc/net/tcp").splitlines()[1:]:
+            _, local, _, state = line.split()[:4]
+            if local.endswith(b":%04X" % self.port) and state in (b"01", b"08"):  # established, the client has closed
+                return True
+        return False
 
     def stop(self, how=signal.SIGTERM):
         if self.process is None:
