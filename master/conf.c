@@ -84,36 +84,8 @@ conf_fail(char *err, size_t errlen, const char *fmt, ...)
 
 /* --- values ------------------------------------------------------------- */
 
-/* Digits only, then a suffix out of `units` ("name factor" pairs).  NULL or what is wrong. */
+/* What a number may be followed by; the first is for none. */
 struct unit { const char *name; long long factor; };
-
-static const char *
-number(const char *value, const struct unit *units, long long min, long long max, long long *out)
-{
-	static char	 why[80];
-	const char	*bad;
-	char		 digits[20];
-	size_t		 n = strspn(value, "0123456789");
-	long long	 v;
-
-	if (n == 0 || n >= sizeof(digits))
-		return "is not a number";
-	memcpy(digits, value, n);
-	digits[n] = '\0';
-	for (; units->name != NULL; units++)
-		if (strcmp(units->name, value + n) == 0)
-			break;
-	if (units->name == NULL)
-		return "has an unknown unit";
-	v = strtonum(digits, 0, max / units->factor, &bad);
-	if (bad != NULL || v * units->factor < min) {
-		(void)snprintf(why, sizeof(why), "is too %s",
-		    bad != NULL && strcmp(bad, "too large") == 0 ? "large" : "small");
-		return why;
-	}
-	*out = v * units->factor;
-	return NULL;
-}
 
 static const struct unit u_none[] = { { "", 1 }, { NULL, 0 } };
 static const struct unit u_size[] = {
@@ -123,13 +95,62 @@ static const struct unit u_time[] = {	/* in ms; a bare number is seconds */
 	{ "", SECOND }, { "ms", 1 }, { "s", SECOND }, { "m", 60 * SECOND }, { "h", HOUR }, { "d", DAY }, { NULL, 0 }
 };
 
+/* As somebody would write it: in the largest unit that has no remainder. */
+static const char *
+number_text(long long v, const struct unit *units, char *buf, size_t len)
+{
+	const struct unit	*best = NULL;
+
+	for (; units->name != NULL; units++)
+		if (v % units->factor == 0 && (best == NULL || units->factor > best->factor ||
+		    (units->factor == best->factor && best->name[0] == '\0')))
+			best = units;
+	if (best != NULL)
+		(void)snprintf(buf, len, "%lld%s", v / best->factor, best->name);
+	return buf;
+}
+
+/* Digits only, then the name of a unit.  NULL, or what is wrong and what is expected of this key. */
+static const char *
+number(const struct row *r, const char *value, const struct unit *units, long long *out)
+{
+	static char		 why[160];
+	const struct unit	*u = units;
+	const char		*bad, *wrong;
+	char			 digits[20], min[24], max[24];
+	size_t			 n = strspn(value, "0123456789");
+	long long		 v = 0;
+
+	wrong = value[0] == '\0' ? "has no value" : n == 0 || n >= sizeof(digits) ? "is not a number" : NULL;
+	while (wrong == NULL && u->name != NULL && strcmp(u->name, value + n) != 0)
+		u++;
+	if (wrong == NULL && u->name == NULL)
+		wrong = "has an unknown unit";
+	if (wrong == NULL) {
+		memcpy(digits, value, n);
+		digits[n] = '\0';
+		v = strtonum(digits, 0, r->max / u->factor, &bad);
+		if (bad != NULL || v * u->factor < r->min)
+			wrong = bad != NULL && strcmp(bad, "too large") == 0 ? "is too large" : "is too small";
+	}
+	if (wrong == NULL) {
+		*out = v * u->factor;
+		return NULL;
+	}
+	(void)snprintf(why, sizeof(why), "%s: %s from %s to %s is expected%s", wrong,
+	    units == u_size ? "a size" : units == u_time ? "a time" : "a number",
+	    number_text(r->min, units, min, sizeof(min)), number_text(r->max, units, max, sizeof(max)),
+	    r->set == set_workers ? ", or auto" : "");
+	return why;
+}
+
 static const char *
 set_u64(const struct row *r, void *dst, const char *value, const struct unit *units)
 {
 	const char	*why;
 	long long	 v;
 
-	if ((why = number(value, units, r->min, r->max, &v)) == NULL)
+	if ((why = number(r, value, units, &v)) == NULL)
 		*(uint64_t *)dst = (uint64_t)v;
 	return why;
 }
@@ -162,7 +183,7 @@ set_count(const struct row *r, void *dst, const char *value)
 	const char	*why;
 	long long	 v;
 
-	if ((why = number(value, u_none, r->min, r->max, &v)) == NULL)
+	if ((why = number(r, value, u_none, &v)) == NULL)
 		*(uint32_t *)dst = (uint32_t)v;
 	return why;
 }
@@ -197,6 +218,8 @@ set_off(const struct row *r, void *dst, const char *value)
 static const char *
 set_path(const struct row *r, void *dst, const char *value)
 {
+	if (value[0] == '\0')
+		return "has no value";
 	return strlcpy(dst, value, r->size) >= r->size ? "is too long" : NULL;
 }
 
@@ -220,7 +243,7 @@ static const char *
 addr_parse(const struct row *r, union conf_addr *a, const char *value)
 {
 	char		 host[INET6_ADDRSTRLEN];
-	const char	*colon = strrchr(value, ':'), *why;
+	const char	*colon = strrchr(value, ':');
 	size_t		 n;
 	long long	 port;
 	bool		 six = value[0] == '[';
@@ -232,7 +255,7 @@ addr_parse(const struct row *r, union conf_addr *a, const char *value)
 		return "is not a numeric address";
 	memcpy(host, value + six, n);
 	host[n] = '\0';
-	if ((why = number(colon + 1, u_none, r->min, r->max, &port)) != NULL)
+	if (number(r, colon + 1, u_none, &port) != NULL)
 		return "has no port from 0 to 65535";
 	memset(a, 0, sizeof(*a));
 	if (six) {
@@ -296,8 +319,6 @@ row_set(struct conf *c, const struct row *r, const char *value, int where)
 {
 	int	*w = &c->where[r - rows];
 
-	if (value[0] == '\0')
-		return "has no value";
 	if (where < 0 && *w >= 0)
 		memset(row_value(c, r), 0, r->size);
 	*w = where;
@@ -325,7 +346,8 @@ line_parse(struct conf *c, char *line, int lineno, char *err, size_t errlen)
 		*value++ = '\0';
 	value += strspn(value, " \t");
 	if ((r = row_find(line)) == NULL)
-		return conf_fail(err, errlen, "%s:%d: unknown key \"%.64s\"", c->name, lineno, line);
+		return conf_fail(err, errlen, "%s:%d: unknown key \"%.64s\"; holdfast.conf(5) lists the keys",
+		    c->name, lineno, line);
 	if (!r->many && c->where[r - rows] > 0)
 		return conf_fail(err, errlen, "%s:%d: %s: already set in line %d", c->name, lineno,
 		    r->key, c->where[r - rows]);
@@ -368,14 +390,14 @@ override_parse(struct conf *c, const char *text, int which, char *err, size_t er
 	size_t			 n;
 
 	if (eq == NULL)
-		return conf_fail(err, errlen, "-o %.128s: not key=value", text);
+		return conf_fail(err, errlen, "-o %.128s: no \"=\": -o key=value is expected, as in -o workers=2", text);
 	n = (size_t)(eq - text);
 	if (n >= sizeof(key))
-		return conf_fail(err, errlen, "-o %.128s: unknown key", text);
+		n = sizeof(key) - 1;	/* no key is that long */
 	memcpy(key, text, n);
 	key[n] = '\0';
 	if ((r = row_find(key)) == NULL)
-		return conf_fail(err, errlen, "-o %.128s: unknown key \"%s\"", text, key);
+		return conf_fail(err, errlen, "-o %.128s: unknown key \"%s\"; holdfast.conf(5) lists the keys", text, key);
 	for (const char *p = eq; *p != '\0'; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			return conf_fail(err, errlen, "-o %s: control character", key);

@@ -263,14 +263,33 @@ overrides_win_and_lists_are_replaced(void **state)
 static void
 bad_overrides_name_themselves(void **state)
 {
-	char	*bad[] = { (char []){ "workers" }, (char []){ "x=1" }, (char []){ "workers=" },
-		(char []){ "workers=0" }, (char []){ "=1" }, (char []){ "data-dir=/a\nb" },
-		(char []){ "a-key-that-is-much-longer-than-any-key-is=1" }, (char []){ "max-document=1G" } };
+	static const struct { const char *o, *says; } bad[] = {
+		{ "workers", "-o workers: no \"=\": -o key=value is expected" },
+		{ "x=1", "-o x=1: unknown key \"x\"; holdfast.conf(5) lists the keys" },
+		{ "=1", "-o =1: unknown key \"\"" },
+		{ "a-key-that-is-much-longer-than-any-key-is=1", "unknown key \"a-key-that" },
+		{ "workers=", "-o workers=: workers: \"\" has no value: a number from 1 to 64 is expected, or auto" },
+		{ "workers=0", "\"0\" is too small: a number from 1 to 64 is expected, or auto" },
+		{ "max-connections=1K", "has an unknown unit: a number from 16 to 1000000 is expected" },
+		{ "input-budget=3G", "is too large: a size from 1M to 2G is expected" },
+		{ "max-document=x", "is not a number: a size from 1 to 1G is expected" },
+		{ "head-timeout=1w", "has an unknown unit: a time from 100ms to 1h is expected" },
+		{ "tombstone-age=0", "is too small: a time from 1s to 3650d is expected" },
+		{ "verify-reads=", "must be always or first" },
+		{ "listen=", "is not ADDR:PORT or [ADDR6]:PORT" },
+		{ "data-dir=", "-o data-dir=: data-dir: \"\" has no value" },
+		{ "user=", "has no value" },
+		{ "data-dir=/a\nb", "-o data-dir: control character" },
+		{ "max-document=1G", "-o number 1: max-document" },
+	};
+	char	*o, text[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		assert_int_equal(parse("", &bad[i], 1), -1);
-		assert_non_null(strstr(err, "-o "));
+		o = strcpy(text, bad[i].o);
+		assert_int_equal(parse("", &o, 1), -1);
+		if (strstr(err, bad[i].says) == NULL)
+			fail_msg("-o %s: said \"%s\", not \"%s\"", bad[i].o, err, bad[i].says);
 	}
 }
 
