@@ -17,14 +17,14 @@ static const struct command {
 	int		(*run)(const char *socket, int argc, char *argv[]);
 	const char	*usage;
 } commands[] = {
-	{ "status", ctl_status, "status" },
-	{ "check", ctl_check, "check DIR" },
-	{ "repair", ctl_repair, "repair DIR" },
-	{ "tenant", ctl_tenant, "tenant add NAME [--public none|read|write]\n"
+	{ "status", ctl_status, "[-s socket] status" },
+	{ "tenant", ctl_tenant, "[-s socket] tenant add NAME [--public none|read|write]\n"
 	    "       holdfastctl [-s socket] tenant set NAME [--public none|read|write]\n"
 	    "       holdfastctl [-s socket] tenant show NAME\n"
 	    "       holdfastctl [-s socket] tenant remove NAME\n"
 	    "       holdfastctl [-s socket] tenant list" },
+	{ "check", ctl_check, "check DIR" },
+	{ "repair", ctl_repair, "repair DIR" },
 };
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -32,7 +32,7 @@ void
 ctl_usage(void)
 {
 	for (size_t i = 0; i < NCOMMANDS; i++)
-		(void)fprintf(stderr, "%s holdfastctl [-s socket] %s\n", i == 0 ? "usage:" : "      ",
+		(void)fprintf(stderr, "%s holdfastctl %s\n", i == 0 ? "usage:" : "      ",
 		    commands[i].usage);
 	(void)fprintf(stderr, "       holdfastctl -V\n");
 	exit(CTL_USAGE);

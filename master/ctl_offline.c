@@ -115,11 +115,12 @@ ctl_check(const char *socket, int argc, char *argv[])
 		return CTL_UNAVAILABLE;
 	if (check_findings(&r) != 0) {
 		(void)printf("%s: %u finding%s; holdfastctl repair accepts the loss\n", p.dir, check_findings(&r),
-		    check_findings(&r) == 1 ? "" : "s");
+		    log_s(check_findings(&r)));
 		return CTL_REFUSED;
 	}
-	(void)printf("%s: no damage: %llu documents, %llu deletions, %u log segments", p.dir,
-	    (unsigned long long)r.documents, (unsigned long long)r.deletions, r.segments);
+	(void)printf("%s: no damage: %llu document%s, %llu deletion%s, %u log segment%s", p.dir,
+	    (unsigned long long)r.documents, log_s(r.documents), (unsigned long long)r.deletions, log_s(r.deletions),
+	    r.segments, log_s(r.segments));
 	if (r.tree != 0)
 		(void)printf(", checkpoint tree-%010u", r.tree);
 	(void)printf("\n");

@@ -237,8 +237,8 @@ prepare(struct master *m, char *err, size_t errlen)
 	    listen_open(&m->listeners, c, b->nlanes, err, errlen) == -1)
 		return -1;
 	if (region_create(&b->region, b->nlanes, c->set.input_budget) == -1) {
-		(void)conf_fail(err, errlen, "cannot create the shared region (%u workers, input-budget %llu): %s",
-		    b->nlanes, (unsigned long long)c->set.input_budget, strerror(errno));
+		(void)conf_fail(err, errlen, "cannot create the shared region (%u worker%s, input-budget %llu): %s",
+		    b->nlanes, log_s(b->nlanes), (unsigned long long)c->set.input_budget, strerror(errno));
 		goto unlisten;
 	}
 	if (start_log(c, err, errlen) == -1)

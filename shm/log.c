@@ -232,7 +232,8 @@ log_line(bool error, const char *fmt, va_list ap)
 	lost = atomic_load_explicit(&log_lost, memory_order_relaxed);
 	told = atomic_load_explicit(&log_told, memory_order_relaxed);
 	if (lost != told) {
-		snprintf(note, sizeof(note), " [%lu lines before this were dropped]", lost - told);
+		snprintf(note, sizeof(note), " [%lu line%s before this %s dropped]", lost - told,
+		    log_s(lost - told), lost - told == 1 ? "was" : "were");
 		line_add(&l, LINE_ROOM, note);
 	}
 	line_write(&l);

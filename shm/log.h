@@ -30,6 +30,13 @@ void	log_tag(const char *tag);
 /* Number of lines dropped so far in this process. */
 unsigned long	log_dropped(void);
 
+/* What stands behind a counted word: "%u line%s", n, log_s(n). */
+static inline const char *
+log_s(unsigned long long n)
+{
+	return n == 1 ? "" : "s";
+}
+
 void	log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void	log_warnx(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* with ": strerror(errno)" behind it; keeps errno */

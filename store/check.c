@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/log.h"
 #include "shm/proc.h"
 #include "store/check.h"
 #include "store/guard.h"
@@ -504,7 +505,8 @@ static void
 check_orphans(struct check *c, uint32_t tenant, uint64_t n)
 {
 	if (n != 0)
-		tell(c, &c->r->log, "%llu documents of tenant id %u, which is no tenant's", (unsigned long long)n, tenant);
+		tell(c, &c->r->log, "%llu document%s of tenant id %u, which is no tenant's", (unsigned long long)n, log_s(n),
+		    tenant);
 }
 
 static void
@@ -632,8 +634,9 @@ check_store(int dirfd, const char *dir, void (*say)(void *, const char *), void 
 	if (rc == -1)
 		tell(&c, NULL, "%s: %s", dir, strerror(saved));
 	if (guard_filled() != unread)
-		tell(&c, &r->log, "%s: %llu pages could not be read from the disk; they are among what is damaged",
-		    dir, (unsigned long long)(guard_filled() - unread));
+		tell(&c, &r->log, "%s: %llu page%s could not be read from the disk; %s among what is damaged",
+		    dir, (unsigned long long)(guard_filled() - unread), log_s(guard_filled() - unread),
+		    guard_filled() - unread == 1 ? "it is" : "they are");
 	close_all(&c);
 	errno = saved;
 	return rc;

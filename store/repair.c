@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shm/log.h"
 #include "shm/proc.h"
 #include "store/check.h"
 #include "store/file.h"
@@ -610,8 +611,9 @@ write_anew(struct repair *r)
 	/* the point of no return: one rename */
 	if (fsync(r->dirfd) == -1 || renameat(r->dirfd, NEW_DIR, r->dirfd, name) == -1 || fsync(r->dirfd) == -1)
 		return failed(r, name);
-	say(r, "%llu documents and %llu deletions are kept, %llu documents and tenants are gone",
-	    (unsigned long long)r->kept, (unsigned long long)r->deletions, (unsigned long long)r->gone);
+	say(r, "%llu document%s and %llu deletion%s are kept, %llu %s gone",
+	    (unsigned long long)r->kept, log_s(r->kept), (unsigned long long)r->deletions, log_s(r->deletions),
+	    (unsigned long long)r->gone, r->gone == 1 ? "document or tenant is" : "documents and tenants are");
 	return take_over(r, r->first, count);
 }
 

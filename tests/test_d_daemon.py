@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from holdfast import HOLDFASTD, Daemon, Failed, alive, children, read_file, request, title, wait_for
+from holdfast import HOLDFASTCTL, HOLDFASTD, Daemon, Failed, alive, children, read_file, request, title, wait_for
 
 
 def run(*args, **more):
@@ -31,6 +31,13 @@ def test_an_unknown_flag_is_an_error_with_usage():
     for args in (["-x"], ["operand"], ["-o"]):
         r = run(*args)
         assert r.returncode != 0 and "usage" in r.stderr
+
+
+def test_usage_of_holdfastctl_has_no_socket_where_none_is_taken():
+    r = subprocess.run([HOLDFASTCTL], capture_output=True, text=True, timeout=10)
+    assert r.returncode == 64 and "holdfastctl [-s socket] status\n" in r.stderr
+    for verb in "check", "repair":
+        assert "       holdfastctl %s DIR\n" % verb in r.stderr, r.stderr
 
 
 GOOD = """# a comment

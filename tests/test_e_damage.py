@@ -131,6 +131,14 @@ def test_a_directory_in_use_is_neither_checked_nor_repaired(fresh):
     assert s.look() == set() and s.can_write() == 201
 
 
+def test_one_is_told_in_the_singular(fresh):
+    d = fresh()
+    d.tenant(name="ada").put("a", b"x")
+    assert d.stop() == 0
+    code, text = ctl("check", d)
+    assert code == 0 and re.search(r"no damage: 1 document, 0 deletions, 1 log segment\b", text), text
+
+
 def test_a_damaged_body_costs_its_document_and_the_rest_goes_on(fresh):
     s = Store(fresh)
     s.d.stop()

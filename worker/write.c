@@ -614,6 +614,6 @@ write_attach(struct worker *w)
 		submit_adopt(arena, w->lane, o.submit[i]);
 	w->writes.ring = o.n > 0;	/* it may have died before it did */
 	if (o.n > 0)
-		log_info("%u writes of the last worker on this lane are still under way", o.n);
+		log_info("%u write%s of the last worker on this lane still under way", o.n, log_s(o.n));
 	free(o.keep);
 }
