@@ -92,26 +92,45 @@ def test_after_a_failed_write_or_sync_of_the_log_nothing_is_acknowledged(d, faul
     assert t.ask("PUT", "b", b"z").status in (201, 204)
 
 
-def test_of_64_writers_in_a_batch_that_fails_none_is_acknowledged(d, faults):
-    t = d.tenant()
-    t.put("a", b"x")
-    seen = []
+def test_of_64_writers_in_a_batch_that_fails_none_is_acknowledged(shims, faults):
+    """The sync of the 50th batch, by when all of them are under way; a sync takes so long that a batch has many of them."""
 
     class One(Client):
         def __init__(self, n):
-            self.n = n
+            self.path, self.asked, self.acknowledged, self.failed = t.path("k%d" % n), 0, 0, None
 
         def next(self):
-            return request("PUT", t.path("k%d" % self.n), b"y" * 1000) if self.n is not None else None
+            if self.failed is not None:
+                return None
+            self.asked += 1
+            return request("PUT", self.path, b"%-1000d" % self.asked)
 
         def answer(self, status, head, body):
-            seen.append(status)
-            if status not in (201, 204):
-                self.n = None
-    faults.set("sync 5 8 0 *log-0*")  # a batch's: the segment is far from full
-    drive(("127.0.0.1", d.port), [One(n) for n in range(64)], seconds=10)
-    assert len([s for s in seen if s == 500]) >= 1 and set(seen) <= {201, 204, 500, 503}, set(seen)
-    read_only(d, t, "a", "sync of log-")
+            if status in (201, 204):
+                self.acknowledged = self.asked
+            else:
+                self.failed = status
+
+    # no segment is full before that, so that each sync of this one is a batch's (log-N.new is not meant)
+    env = {"HOLDFAST_FAULTIO": faults.path, "HOLDFAST_SLOWSYNC_US": "20000"}
+    with Daemon(preload=shims("faultio") + ":" + shims("slowsync"), env=env, segment_size="64M") as d:
+        t = d.tenant()
+        t.put("a", b"x")
+        clients = [One(n) for n in range(64)]
+        faults.set("sync 5 49 0 */log-??????????")
+        drive(("127.0.0.1", d.port), clients, seconds=60)
+        assert faults.counts()[0] == 50, faults.counts()
+        told = [c.failed for c in clients]
+        assert min(c.acknowledged for c in clients) >= 10
+        assert told.count(500) + told.count(503) == 64 and told.count(500) >= 32, told
+        read_only(d, t, "a", "sync of log-0000000001: Input/output error")
+        d.kill9()
+        faults.set()
+        d.start()
+        with d.connect() as c:
+            for client in clients:
+                have = int(c.ask("GET", client.path).body)
+                assert client.acknowledged <= have <= client.asked
 
 
 def test_short_writes_are_continued(d, faults):
