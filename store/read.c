@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "store/guard.h"
 #include "store/overlay.h"
 #include "store/read.h"
+#include "store/segment.h"
 #include "store/tree.h"
 
 #define MAP_BUCKETS	256u	/* a power of two */
@@ -190,22 +190,16 @@ read_generation(const struct reader *r)
 
 /* ------------------------------------------------------------- segments */
 
-static void
-segment_name(char *name, size_t size, uint32_t number)
-{
-	snprintf(name, size, "log-%010u", number);
-}
-
 static struct mapping *
 map_segment(struct reader *r, uint32_t number)
 {
 	struct mapping	*m;
 	struct stat	 st;
-	char		 name[32];
+	char		 name[SEGMENT_NAME];
 	void		*base;
 	int		 fd;
 
-	segment_name(name, sizeof(name), number);
+	segment_name(name, number);
 	if ((fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
 		return NULL;
 	base = MAP_FAILED;
@@ -245,12 +239,12 @@ segment_of(struct reader *r, uint32_t number)
 static void
 drop_gone(struct reader *r)
 {
-	char		name[32];
+	char		name[SEGMENT_NAME];
 	struct stat	st;
 
 	for (unsigned i = 0; i < MAP_BUCKETS; i++)
 		for (struct mapping **p = &r->maps[i], *m; (m = *p) != NULL;) {
-			segment_name(name, sizeof(name), m->number);
+			segment_name(name, m->number);
 			if (!m->gone && fstatat(r->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == -1 && errno == ENOENT)
 				m->gone = true;
 			if (!m->gone || m->holds != 0) {
@@ -336,29 +330,22 @@ unreadable(struct reader *r, const void *where)
 
 /* The record at its place, checked: bounds, head checksum, and that it is the one the tree means. */
 static const struct rec_head *
-record_at(struct reader *r, const struct doc_val *v, uint32_t tenant, const void *path, size_t len, struct mapping **mp)
+record_of(struct reader *r, const struct doc_val *v, uint32_t tenant, const void *path, size_t len, struct mapping **mp)
 {
 	struct mapping		*m = segment_of(r, v->segment);
 	const struct rec_head	*h;
-	size_t			 left;
-	uint32_t		 crc;
 
 	if (m == NULL) {
 		log_warn("log segment %u cannot be opened", v->segment);
 		return NULL;
 	}
-	if (v->offset % 8 != 0 || v->offset >= m->len || (left = m->len - v->offset) < sizeof(*h)) {
+	if (v->offset + sizeof(*h) > m->len) {
 		damaged(v->segment, v->offset, "behind the end of the file");
 		return NULL;
 	}
-	h = (const struct rec_head *)(const void *)(m->base + v->offset);
-	if (h->meta_len > SUBMIT_META_MAX || rec_bytes(h) > left || rec_bytes(h) != v->rec_len) {
-		damaged(v->segment, v->offset, "damaged record");
-		return NULL;
-	}
-	crc = rec_head_crc(h);
-	if (crc != h->head_crc || h->kind != REC_PUT || h->tenant != tenant || h->seq != v->seq ||
-	    h->path_len != len || memcmp(h + 1, path, len) != 0) {
+	h = record_at(m->base, m->len, v->offset);
+	if (h == NULL || rec_bytes(h) != v->rec_len || h->kind != REC_PUT || h->tenant != tenant ||
+	    h->seq != v->seq || h->path_len != len || memcmp(h + 1, path, len) != 0) {
 		damaged(v->segment, v->offset, "damaged record");
 		return NULL;
 	}
@@ -384,7 +371,7 @@ find_doc(struct reader *r, uint32_t tenant, const void *path, size_t len, struct
 		return page_damaged(r, tree_bad_page);
 	if (n == 0 || (v.flags & DOC_TOMBSTONE) != 0)
 		return 0;
-	if ((h = record_at(r, &v, tenant, path, len, &m)) == NULL)
+	if ((h = record_of(r, &v, tenant, path, len, &m)) == NULL)
 		return -1;
 	d->tag = (struct tag){ .seq = h->seq, .run = h->run };
 	d->time_ms = h->time_ms;

@@ -1,7 +1,7 @@
 /*
  * store/segment.c - see store/segment.h.
  *
- * Runs in: committer, tools, tests.
+ * Runs in: committer, tools, tests; segment_name() and record_at() in workers, too.
  */
 #include "config.h"
 

@@ -1,7 +1,8 @@
 /*
  * store/segment.h - one segment file: made whole or not at all, mapped, listed.
  *
- * Runs in: committer, tools.  For the files of store/ that read or make segments.
+ * Runs in: committer, tools.  For the files of store/ that read or make segments; segment_name() and
+ * record_at() in workers, too.
  *
  * A file has the name log-N only after its size, its zeros and its head are on
  * disk: it is made as log-N.new, synced, renamed, and the directory synced (F6,

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include "shm/crc32c.h"
 #include "shm/proc.h"
-#include "store/log.h"
+#include "store/segment.h"
 #include "tests/unit.h"
 
 #ifndef T_TMP
@@ -81,11 +81,11 @@ t_reopen(void)
 static inline const char *
 t_name(uint32_t number)
 {
-	static char	name[2][32];
+	static char	name[2][SEGMENT_NAME];
 	static int	which;
 
 	which = !which;
-	snprintf(name[which], sizeof(name[which]), "log-%010u", number);
+	segment_name(name[which], number);
 	return name[which];
 }
 
