@@ -609,14 +609,12 @@ batch_add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t le
 }
 
 int
-batch_add_moved(struct store *s, const struct rec_head *old, uint32_t segment, uint32_t offset, bool may_roll)
+batch_add_moved(struct store *s, const struct rec_head *old, bool may_roll)
 {
 	uint64_t	 bytes = rec_bytes(old);
 	struct rec_head	*h;
 	uint8_t		*buf;
 
-	(void)segment;
-	(void)offset;
 	if (batch_room(s, bytes, may_roll, ROOM_MOVE) == -1)
 		return -1;
 	/* a copy: the record must not change between its checksum and the write */

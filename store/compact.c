@@ -308,7 +308,7 @@ compact_step(struct store *s, struct compaction *c, uint64_t budget, bool may_ro
 			s->error = ERR_TREE;
 			return false;
 		}
-		if (live == 1 && batch_add_moved(s, h, c->segment, c->offset, may_roll) == -1) {
+		if (live == 1 && batch_add_moved(s, h, may_roll) == -1) {
 			if (errno != EILSEQ)
 				break;
 			g = log_segment(&s->log, c->segment);	/* it may have rolled all the same */

@@ -175,7 +175,7 @@ int	batch_add_own(struct store *, enum rec_kind, const void *body, uint32_t len,
  */
 int	batch_resume(struct store *);
 /* Rewrites a live record at the head of the log.  0; -1: ENOSPC no room now; EILSEQ its body is damaged. */
-int	batch_add_moved(struct store *, const struct rec_head *, uint32_t segment, uint32_t offset, bool may_roll);
+int	batch_add_moved(struct store *, const struct rec_head *, bool may_roll);
 enum room {			/* who asks */
 	ROOM_WRITE,		/* a client's PUT: has to leave the reserve alone */
 	ROOM_MOVE,		/* compaction: may use it, but for the last bit */

@@ -264,7 +264,7 @@ move_all(uint32_t segment)
 		    tree_get(&s.w.t, key, key_make(key, owner, rec_path(h), h->path_len), &v) != 1 ||
 		    v.segment != segment || v.offset != at)
 			continue;
-		while (batch_add_moved(&s, h, segment, at, batch_empty(&s)) == -1) {
+		while (batch_add_moved(&s, h, batch_empty(&s)) == -1) {
 			assert_int_equal(errno, EAGAIN);
 			flush();
 			if (s.held_since != 0)
