@@ -763,7 +763,7 @@ answer_found(void)
 		c.lanes[m->lane].seen[m->slot] = c.region->lanes[m->lane].slots[m->slot].number;
 	}
 	if (c.syncing.n != 0)
-		log_info("%u pending writes were found in the log", c.syncing.n);
+		log_info("%u pending write%s found in the log", c.syncing.n, c.syncing.n == 1 ? " was" : "s were");
 	complete_members(&c.syncing, OUT_NONE);
 	memset(c.wake, 1, c.region->nlanes);	/* a predecessor may have died before it woke them */
 	wake_workers();
@@ -851,8 +851,8 @@ open_store(void)
 	store_publish(&c.store);
 	c.opened = true;
 	count_set(c.counts, CC_RECOVERY_US, monotonic_us() - t);
-	log_info("%s: recovered in %llu ms: %u segments, %llu bytes of log behind checkpoint %u, seq %llu", c.boot->dir,
-	    (unsigned long long)(monotonic_us() - t) / 1000, c.store.log.nseg,
+	log_info("%s: recovered in %llu ms: %u segment%s, %llu bytes of log behind checkpoint %u, seq %llu", c.boot->dir,
+	    (unsigned long long)(monotonic_us() - t) / 1000, c.store.log.nseg, log_s(c.store.log.nseg),
 	    (unsigned long long)c.store.tail, c.store.ck.head.number, (unsigned long long)c.store.max_seq);
 }
 
