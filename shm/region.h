@@ -66,7 +66,9 @@ struct region {			/* private to each process: pointers into the mapping */
 };
 
 /* Both halves (store/overlay.h); address space, not memory. */
+#ifndef OVERLAY_BYTES
 #define OVERLAY_BYTES	((uint64_t)8 << 30)
+#endif
 
 /*
  * Master: creates region and overlay for nlanes workers and an input budget

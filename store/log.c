@@ -496,6 +496,26 @@ too_much:
 	return -1;
 }
 
+/* A batch that is larger than what is written ahead has its data to sync, in any case: nothing is gained. */
+size_t
+log_ahead(struct log *l, uint64_t bytes, const void **zeros)
+{
+	static uint8_t	none[LOG_AHEAD];	/* not const: so it takes no room in the program's file */
+	uint64_t	end = l->pos.offset + bytes, limit = l->pos.offset + log_left(l), to;
+
+	if (l->ahead_segment != l->pos.segment || l->ahead < end) {
+		l->ahead_segment = l->pos.segment;
+		l->ahead = end;
+	} else
+		return 0;
+	if (bytes >= LOG_AHEAD || end >= limit)
+		return 0;
+	to = end + LOG_AHEAD < limit ? end + LOG_AHEAD : limit;
+	l->ahead = to;
+	*zeros = none;
+	return (size_t)(to - end);
+}
+
 /* Does the newest segment still have a name?  Somebody may have removed it beneath us. */
 int
 log_still_there(struct log *l)

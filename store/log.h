@@ -57,6 +57,8 @@ struct log {
 	struct segment	*seg;		/* sorted by number; the last is being written */
 	unsigned	 nseg, capseg;
 	struct log_pos	 pos;		/* end of the last written batch */
+	uint32_t	 ahead_segment;	/* blocks of this one ... */
+	uint64_t	 ahead;		/* ... are written up to here, as far as is known: log_ahead() */
 };
 
 /*
@@ -128,6 +130,15 @@ uint64_t log_left(const struct log *);
  * `off` is relative to pos.offset: a batch may be written in several calls.
  */
 int	log_write(struct log *, uint64_t off, struct iovec *iov, int n);
+/*
+ * How many zeros to write behind `bytes` at pos, in the same call: segments are
+ * allocated, but a file system with unwritten extents (ext4, xfs) notes the
+ * first write to a block in its journal, and the sync has to write and flush
+ * that as well (store/README.md has what it costs).  Zeros written ahead in
+ * pieces make it one sync in many.  Points *zeros at them; at most LOG_AHEAD.
+ */
+#define LOG_AHEAD	65536u
+size_t	log_ahead(struct log *, uint64_t bytes, const void **zeros);
 /*
  * One fdatasync of the newest segment; safe from the sync thread while nothing is written (L1).
  * ENOENT: the file has no name any more: what is in it will be nowhere.

@@ -7,9 +7,7 @@
  * at: the check, each document through the workers' own reading, the repair.
  * Then it is put back.
  *
- * HOLDFAST_DAMAGE=all (make check-damage): every byte and every length; else a
- * share, and with HOLDFAST_DAMAGE=few an eighth of that: under an emulator each
- * mapping of the overlay, of which there are several per damage, takes 50 ms.
+ * HOLDFAST_DAMAGE=all (make check-damage): every byte and every length; else a share.
  */
 #include "config.h"
 
@@ -67,24 +65,11 @@ static struct file	files[FILES];
 static unsigned		nfiles;
 
 static bool
-how_much(const char *is)
+all(void)
 {
 	const char	*e = getenv("HOLDFAST_DAMAGE");
 
-	return e != NULL && strcmp(e, is) == 0;
-}
-
-static bool
-all(void)
-{
-	return how_much("all");
-}
-
-/* From one damage to the next, where not all are done. */
-static unsigned
-share(unsigned step)
-{
-	return how_much("few") ? 8 * step + 1 : step;
+	return e != NULL && strcmp(e, "all") == 0;
 }
 
 static void
@@ -866,7 +851,7 @@ a_changed_byte_is_found_and_costs_at_most_its_document(void **state)
 	for (unsigned i = 0; i < nfiles; i++) {
 		const struct file	*f = &files[i];
 		bool			 tree = f->name[0] == 't';
-		unsigned		 step = all() ? 1 : share(tree ? 127 : f->len > SUBMIT_CHUNK ? 977 : 29);
+		unsigned		 step = all() ? 1 : tree ? 127 : f->len > SUBMIT_CHUNK ? 977 : 29;
 
 		for (uint64_t at = i % step; at < f->len; at += step) {
 			struct expect	e = {
@@ -903,7 +888,7 @@ a_file_cut_anywhere_is_found_and_nothing_else_is_lost(void **state)
 	(void)state;
 	for (unsigned i = 0; i < nfiles; i++) {
 		const struct file	*f = &files[i];
-		unsigned		 step = all() ? 1 : share(f->name[0] == 't' ? 2039 : f->len > SUBMIT_CHUNK ? 8191 : 1021);
+		unsigned		 step = all() ? 1 : f->name[0] == 't' ? 2039 : f->len > SUBMIT_CHUNK ? 8191 : 1021;
 
 		for (uint64_t len = 0; len < f->len; len += step) {
 			struct expect	e = {
@@ -932,7 +917,7 @@ a_lost_sector_is_found_and_what_lies_around_it_is_kept(void **state)
 	(void)state;
 	for (unsigned i = 0; i < nfiles; i++) {
 		const struct file	*f = &files[i];
-		unsigned		 step = all() ? 512 : share(f->len > SUBMIT_CHUNK ? 8192 : 1536);
+		unsigned		 step = all() ? 512 : f->len > SUBMIT_CHUNK ? 8192 : 1536;
 
 		for (uint64_t at = 0; at + sizeof(sector) <= f->len; at += step, n++) {
 			struct expect	e = {

@@ -211,6 +211,45 @@ more_pieces_than_one_call_takes_are_written_in_several(void **state)
 	assert_memory_equal(got, want, sizeof(got) - 2);
 }
 
+/* As batch_write() asks: what stands behind a batch of `bytes`; the batch is written then. */
+static size_t
+ahead_of(uint64_t bytes)
+{
+	const void	*zeros;
+	size_t		 n = log_ahead(&t_log, bytes, &zeros);
+
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(((const uint8_t *)zeros)[i], 0);
+	t_log.pos.offset += bytes;
+	return n;
+}
+
+static void
+blocks_are_written_ahead_once_and_never_over_the_end(void **state)
+{
+	uint64_t	left;
+	bool		rolled;
+
+	(void)state;
+	assert_int_equal(log_room(&t_log, 6 * LOG_AHEAD, 1, &rolled), 0);
+	assert_int_equal(ahead_of(4096), LOG_AHEAD);
+	for (unsigned n = 0; n < LOG_AHEAD / 4096; n++)
+		assert_int_equal(ahead_of(4096), 0);
+	assert_int_equal(ahead_of(1), LOG_AHEAD);
+	/* one that has as much to sync itself gains nothing; what is behind it is not written then */
+	assert_int_equal(ahead_of(LOG_AHEAD), 0);
+	assert_int_equal(ahead_of(8), LOG_AHEAD);
+	left = log_left(&t_log);
+	assert_true(left > LOG_AHEAD);
+	t_log.pos.offset += left - 100;
+	assert_int_equal(ahead_of(40), 60);
+	assert_int_equal(ahead_of(40), 0);
+	/* of another segment nothing is known */
+	assert_int_equal(log_room(&t_log, 1000, 1, &rolled), 0);
+	assert_true(rolled);
+	assert_int_equal(ahead_of(1000), T_SEGMENT - SEGMENT_HEAD - 1000);
+}
+
 static void
 a_write_over_the_end_of_the_segment_is_refused_whole(void **state)
 {
@@ -454,6 +493,7 @@ main(void)
 		T(a_batch_larger_than_any_segment_is_efbig_and_changes_nothing),
 		T(room_is_exact_to_the_byte),
 		T(more_pieces_than_one_call_takes_are_written_in_several),
+		T(blocks_are_written_ahead_once_and_never_over_the_end),
 		T(a_write_over_the_end_of_the_segment_is_refused_whole),
 		T(no_room_for_a_segment_changes_nothing_and_later_there_is),
 		T(a_write_that_failed_was_the_last_one),
