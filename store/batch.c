@@ -725,10 +725,22 @@ batch_write(struct store *s)
 	}
 	written_points(b);
 	log_advance(&s->log, b->bytes, b->crc);
+	s->open_end = b->count != 0;
 	s->tail += b->bytes + sizeof(*c);
 	batch_reset(b);
 	seal(s);
 	return 0;
+}
+
+bool
+batch_close(struct store *s)
+{
+	if (!s->open_end || s->error != ERR_NONE || s->damaged || s->full || !batch_empty(s) || s->sealed.is ||
+	    s->log.pos.offset == SEGMENT_HEAD || log_left(&s->log) < sizeof(struct commit_rec) ||
+	    stage_prepare(s, 0) == -1)
+		return false;
+	s->batch.crc = crc32c(0, &s->log.pos.chain, sizeof(s->log.pos.chain));
+	return true;
 }
 
 void

@@ -72,6 +72,7 @@ struct committer {
 	struct checkpointer	*checkpointer;
 	struct scrub		*scrub;
 	uint64_t		 written_at;	/* a client's write was last in a batch */
+	uint64_t		 logged_at;	/* anything was */
 	struct compaction	 compaction;
 	struct gather		 gather;
 	struct members		 filling;	/* batch being built */
@@ -522,8 +523,10 @@ write_batch(void)
 	c.gather.moved = c.store.batch.moved;
 	c.syncing = c.filling;
 	c.filling = m;
+	if (!batch_empty(&c.store))
+		c.logged_at = monotonic_us();
 	if (c.syncing.n != 0)
-		c.written_at = monotonic_us();
+		c.written_at = c.logged_at;
 	if (batch_write(&c.store) == -1) {
 		on_error();
 		return;
@@ -605,6 +608,16 @@ housekeep(uint64_t now)
 		c.move_at = now + MOVE_US;
 }
 
+/* Idle for a while: an empty batch behind the last one, once.  True: it is being written. */
+static bool
+close_log(uint64_t now)
+{
+	if (now < c.logged_at + scrub_idle(c.scrub) || !is_quiet() || !batch_close(&c.store))
+		return false;
+	write_batch();
+	return true;
+}
+
 /* Nothing is to be written now: for how long, if nothing rings? */
 static int64_t
 pause_us(enum checkpoint_event e, uint64_t now)
@@ -684,8 +697,11 @@ round_once(void)
 	if (s->error != ERR_NONE && s->error != ERR_SYNC)
 		on_error();
 	tell_state();
-	if (batch_empty(s))
-		return pause_us(e, now);
+	if (batch_empty(s)) {
+		if (!close_log(now))
+			return pause_us(e, now);
+		return 0;
+	}
 	wait = c.alone ? 0 : gather_wait(&c.gather, c.filling.n + queue_length(c.queue), monotonic_us());
 	if (wait > 0)
 		return wait;
@@ -884,7 +900,7 @@ setup(const struct boot *b)
 	c.syncer = syncer_create(&c.store.log, wake_main, bell, sync_failed);
 	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
 	c.scrub = scrub_create(&c.store, c.counts);
-	c.written_at = monotonic_us();
+	c.written_at = c.logged_at = monotonic_us();
 	if (c.lanes == NULL || c.queue == NULL || c.taken == NULL || c.syncer == NULL || c.checkpointer == NULL || c.scrub == NULL)
 		fatal("committer");
 	count_add(c.counts, CC_STARTS, 1);
@@ -925,6 +941,17 @@ may_leave(void)
 	if (c.leave_at != 0 ? now < c.leave_at : !boot_stopping)
 		return false;
 	return is_quiet() && queue_length(c.queue) == 0 && !lanes_have_more();
+}
+
+/* The same as close_log(), now: the next start is to know that the log's end is its end. */
+static void
+leave_closed(void)
+{
+	if (!batch_close(&c.store))
+		return;
+	for (write_batch(); syncer_busy(c.syncer); finish_sync())
+		if (!syncer_done(c.syncer))
+			poll(NULL, 0, 1);
 }
 
 /* It may have been in the batch that failed: nobody knows its fate.  Relaxed: written by processes that are dead. */
@@ -998,6 +1025,7 @@ committer_main(const struct boot *b)
 		if (us != 0)
 			sleep_for(us);
 	}
+	leave_closed();
 	scrub_destroy(c.scrub);
 	checkpointer_destroy(c.checkpointer);
 	syncer_destroy(c.syncer);

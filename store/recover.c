@@ -62,6 +62,7 @@ on_batch(void *arg, const struct scan_batch *b)
 		r->s->max_seq = b->commit->max_seq;
 	if (b->commit->time_ms > r->s->time_ms)
 		r->s->time_ms = b->commit->time_ms;
+	r->s->open_end = b->commit->count != 0;
 	r->s->tail += b->commit->bytes + sizeof(*b->commit);
 	return 0;
 }
@@ -247,6 +248,7 @@ forget(struct store *s)
 	s->w.base = 0;
 	s->max_seq = s->time_ms = s->catalog_seq = s->tail = 0;
 	s->growth = 0;
+	s->open_end = false;	/* what stands in front of a checkpoint is never taken for a tail */
 	s->next_tenant = 1;
 }
 

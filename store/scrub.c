@@ -607,6 +607,12 @@ step(struct scrub *b)
 		madvise(b->s->ck.map, b->s->ck.maplen, MADV_DONTNEED);
 }
 
+uint64_t
+scrub_idle(const struct scrub *b)
+{
+	return b->idle_us;
+}
+
 int64_t
 scrub_step(struct scrub *b, uint64_t now_us, uint64_t written_us)
 {

@@ -37,5 +37,7 @@ void		 scrub_destroy(struct scrub *);
  * microseconds it needs no call.
  */
 int64_t		 scrub_step(struct scrub *, uint64_t now_us, uint64_t written_us);
+/* Without a write for so long the store counts as idle, microseconds. */
+uint64_t	 scrub_idle(const struct scrub *);
 
 #endif

@@ -116,6 +116,7 @@ struct store {
 	enum store_error error;		/* S3 */
 	bool		 full;		/* the last attempt to begin a segment found no room */
 	bool		 damaged;	/* recovery found damage: no writes until repair */
+	bool		 open_end;	/* the last batch has records in it: see batch_close() */
 	bool		 look;		/* opened by a tool to be looked at: nothing on disk is changed */
 	uint64_t	 full_bytes;	/* ... for a record as large as this */
 	char		 reason[160];	/* of full, damaged, error */
@@ -197,6 +198,14 @@ uint64_t batch_room_full(const struct store *);
  */
 int	batch_write(struct store *);
 void	batch_publish(struct store *);
+/*
+ * Nothing is written for a while: makes the batch that is to be written an empty
+ * one, a commit record alone.  Behind the last batch there is nothing that would tell
+ * one rotten byte in it from a torn tail, which is cut; this does.  true: now
+ * batch_write() and so on.  false: none is due (the last one is empty, or begins a
+ * segment, whose head says the same), or possible (an error, damage, a full disk).
+ */
+bool	batch_close(struct store *);
 /* A sync failed, or a segment could not be begun (errno): S3. */
 void	batch_failed(struct store *, int error);
 /* A page of a mapping was missing and nobody has accounted for it: s->error is set. */

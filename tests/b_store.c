@@ -468,6 +468,53 @@ an_unwritten_batch_leaves_no_trace(void **state)
 	compare();
 }
 
+/* An empty batch behind the last one: once, until there is another; not where it cannot be. */
+static void
+an_idle_log_is_closed_once(void **state)
+{
+	uint64_t	end;
+
+	(void)state;
+	assert_false(batch_close(&f.s));	/* nothing was ever written */
+	make_tenant(0);
+	for (unsigned i = 0; i < 3; i++) {
+		put(0, i, 100);
+		assert_false(batch_close(&f.s));	/* something is to be written */
+		flush();
+		f.s.full = true;
+		assert_false(batch_close(&f.s));
+		f.s.full = false;
+		if (i == 1) {			/* not closed when it was left: that is seen */
+			close_store();
+			open_store(true);
+		}
+		end = f.s.log.pos.offset;
+		assert_true(batch_close(&f.s));
+		assert_int_equal(batch_write(&f.s), 0);
+		assert_false(batch_close(&f.s));	/* it is not public yet */
+		assert_int_equal(log_sync(&f.s.log), 0);
+		batch_publish(&f.s);
+		assert_int_equal(f.s.log.pos.offset, end + sizeof(struct commit_rec));
+		assert_false(batch_close(&f.s));
+		close_store();
+		open_store(i == 0);
+		assert_false(batch_close(&f.s));
+		assert_int_equal(f.s.log.pos.offset, end + sizeof(struct commit_rec));
+		compare();
+		compare_live();
+	}
+	/* the next segment's head says what an empty batch would */
+	put(0, 3, 100);
+	flush();
+	put(0, 4, (uint32_t)log_left(&f.s.log));
+	flush();
+	assert_int_equal(f.s.log.pos.segment, 2);
+	assert_true(batch_close(&f.s));
+	close_store();
+	open_store(false);
+	compare();
+}
+
 static void
 conditions_are_decided_one_after_another(void **state)
 {
@@ -710,6 +757,7 @@ main(void)
 		T(a_fresh_store_is_empty_and_opens_again),
 		T(what_is_written_is_there_after_opening_again),
 		T(an_unwritten_batch_leaves_no_trace),
+		T(an_idle_log_is_closed_once),
 		T(conditions_are_decided_one_after_another),
 		T(a_name_is_a_document_or_a_folder),
 		T(a_dropped_tenant_is_gone_for_good),

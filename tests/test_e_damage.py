@@ -263,6 +263,61 @@ def test_a_torn_tail_is_cut_with_one_line_and_nothing_else(fresh):
     assert ctl("check", s.d)[0] == 0
 
 
+def rots(s, size=50):
+    """Bytes of the last record, one after another changed: what was acknowledged is never just gone."""
+    name, at = s.find(b"last<the last one>", last=True)
+    at += 4
+    for where in (at - 50, at - 3, at + 200 + 30, at + size):  # head, name, commit record, body
+        s.flip(name, where)
+        s.d.start()
+        assert not [line for line in s.d.log[s.d.run_start:] if "incomplete last batch" in line], where
+        assert s.look() <= {"/ada/last"}, where
+        assert s.ready().status == (200 if where == at + size else 503), where
+        s.d.kill9()
+        assert ctl("check", s.d)[0] == 1
+        s.flip(name, where)
+
+
+def test_a_rotten_byte_in_the_last_batch_before_a_shutdown_is_no_torn_tail(fresh):
+    s = Store(fresh)
+    s.d.stop()
+    rots(s)
+    for _ in range(3):  # closed once
+        files = {n: holdfast.read_file(s.path(n)) for n in s.segments()}
+        s.d.start()
+        s.d.stop()
+        assert files == {n: holdfast.read_file(s.path(n)) for n in s.segments()}
+    s.d.start()
+    assert s.look() == set() and s.can_write() == 201
+
+
+def test_a_rotten_byte_in_the_last_batch_of_an_idle_store_is_no_torn_tail(fresh):
+    s = Store(fresh)
+    s.d.stop()
+    s.d.env["HOLDFAST_SCRUB"] = "1000000"  # idle after 100 ms
+    s.d.start()
+
+    def log():
+        return {n: holdfast.read_file(s.path(n)) for n in s.segments()}
+
+    for again in False, True:
+        s.put(s.d.tenant(name="ada"), "last", s.body("the last one", 200))
+        written = log()
+        if again:  # before it was idle: the next one sees that it is open
+            s.d.kill9()
+            written = log()
+            s.d.start()
+        holdfast.wait_for("an empty batch", lambda: log() != written)
+        closed = log()
+        assert len([1 for n in closed if closed[n] != written[n]]) == 1
+        name = s.segments()[-1]
+        assert len(closed[name].rstrip(b"\0")) <= len(written[name].rstrip(b"\0")) + 64 + 7
+        time.sleep(1)  # ten times as long as it waited
+        assert log() == closed
+    s.d.kill9()
+    rots(s)
+
+
 def test_segments_that_were_swapped_or_copied_lose_nothing(fresh):
     s = Store(fresh)
     s.d.stop()
