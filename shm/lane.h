@@ -50,6 +50,7 @@ enum outcome {
 	OUT_UNKNOWN,		/* could not be made durable: happened whole or not at all */
 	OUT_POISON,		/* two committers crashed on it: not tried again */
 	OUT_TOO_LARGE,		/* the record does not fit the store's limits */
+	OUT_DAMAGED,		/* what is stored of the tenant is damaged; nothing was written */
 };
 
 struct lane_slot {

@@ -422,6 +422,8 @@ outcome_of_errno(int e)
 		return OUT_FULL;
 	case EINVAL:
 		return OUT_POISON;
+	case EILSEQ:		/* fill_head(): a tenant's record */
+		return OUT_DAMAGED;
 	default:
 		return OUT_READONLY;
 	}

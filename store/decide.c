@@ -120,7 +120,7 @@ decide(struct store *s, const struct op *op, struct doc_val *now)
 
 	memset(now, 0, sizeof(*now));
 	if (!catalog && !tenant_alive(s, op->tenant))
-		return OUT_NO_TENANT;
+		return s->tenant_unread ? OUT_DAMAGED : OUT_NO_TENANT;
 	n = tree_get(&s->w.t, key, key_make(key, catalog ? 0 : op->tenant, op->path, op->path_len), now);
 	if (n == -1)
 		return OUT_READONLY;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/salvage.h"
 #include "store/store.h"
 
 /* What an entry takes in a checkpoint, all pages' slack included: 1/16 (measured 1/25). */
@@ -145,6 +146,26 @@ drop_tenant(const struct index_target *t, const struct rec_head *h)
 	return 0;
 }
 
+/*
+ * The settings of a tenant are damaged.  Its id must not be given away again: one
+ * changed byte is known, else it was the next one, or one that is known.
+ */
+static void
+tenant_unread(struct store *s, const struct rec_head *h)
+{
+	struct tenant_settings	set;
+	uint32_t		id = s->next_tenant;
+
+	s->tenant_unread = true;
+	if (h->body_len == sizeof(set)) {
+		memcpy(&set, rec_body(h), sizeof(set));
+		if (salvage_body((uint8_t *)&set, sizeof(set), h->body_crc))
+			id = set.id;
+	}
+	if (id >= s->next_tenant)
+		s->next_tenant = id + 1;
+}
+
 /* What a catalog record tells beyond its value. */
 static int
 catalog_changed(const struct index_target *t, const struct rec_head *h)
@@ -155,9 +176,13 @@ catalog_changed(const struct index_target *t, const struct rec_head *h)
 		return 0;
 	if (h->seq > t->s->catalog_seq)
 		t->s->catalog_seq = h->seq;
-	/* an id that was damaged would be another tenant's, or beyond all bounds */
-	if (h->kind != REC_PUT || h->body_len != sizeof(set) || !rec_body_ok(h))
+	if (h->kind != REC_PUT)
 		return 0;
+	/* an id that was damaged would be another tenant's, or beyond all bounds */
+	if (h->body_len != sizeof(set) || !rec_body_ok(h)) {
+		tenant_unread(t->s, h);
+		return 0;
+	}
 	memcpy(&set, rec_body(h), sizeof(set));
 	if (set.id >= t->s->next_tenant)
 		t->s->next_tenant = set.id + 1;

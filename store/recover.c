@@ -238,6 +238,7 @@ forget(struct store *s)
 		s->log.seg[i].live = 0;
 	free(s->tenants.bits);
 	s->tenants = (struct tenant_set){ NULL, 0 };
+	s->tenant_unread = false;
 	if (s->ck.map != NULL)
 		checkpoint_close(&s->ck);
 	memset(&s->ck, 0, sizeof(s->ck));
@@ -281,6 +282,7 @@ load_tenants(struct store *s)
 		    !rec_body_ok(h)) {
 			/* the tenant may have been replaced in the tail: then its new record tells the id */
 			log_warnx("%s: log segment %u, offset %u: damaged record of a tenant", s->dir, v.segment, v.offset);
+			s->tenant_unread = true;
 			continue;
 		}
 		memcpy(&set, rec_body(h), sizeof(set));

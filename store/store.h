@@ -111,6 +111,7 @@ struct store {
 	uint32_t	 run;		/* random, of this opening */
 	uint32_t	 next_tenant;
 	struct tenant_set tenants;
+	bool		 tenant_unread;	/* the record of one is damaged: an id that is not alive may be its */
 	struct batch	 batch;
 	struct sealed	 sealed;
 	enum store_error error;		/* S3 */

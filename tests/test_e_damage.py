@@ -166,6 +166,58 @@ def test_a_damaged_body_costs_its_document_and_the_rest_goes_on(fresh):
     assert any(n.startswith("damaged-log-") for n in os.listdir(s.d.data))
 
 
+def test_a_damaged_tenant_is_damaged_for_writes_too(fresh):
+    """Workers that looked before know its id, the committer that comes after does not: 500, not as if it were absent."""
+    d = fresh(workers=1)
+    zed = d.tenant(name="zed")
+    ada, bea = d.tenant(name="ada"), d.tenant(name="bea")
+    zed.put("z", b"zed's")
+    assert bea.get("x").status == 404  # so the worker has looked her up
+    log = os.path.join(d.data, "log-0000000001")
+    at = holdfast.read_file(log).find(b"bea")
+    with open(log, "r+b") as f:  # bea is the newest, and has no document: nothing else tells her id
+        f.seek(at + 3 + 30)
+        f.write(b"\x55")
+    old = d.committer()
+    os.kill(old, 9)
+    d.wait_committer(other_than=old)
+
+    def refused():
+        for method, target in (("PUT", "/bea/x"), ("DELETE", "/bea/x")):
+            with d.connect() as c:
+                a = c.ask(method, target, b"x" if method == "PUT" else None)
+                assert a.status == 500 and b"what is stored of this tenant is damaged" in a.body, a
+        for method, body in (("PUT", b"{}"), ("DELETE", None)):
+            a = d.ask_admin(method, "/_tenants/bea", body)
+            assert a.status == 500 and b"what is stored of this tenant is damaged" in a.body, a
+        zed.put("z", b"zed's")
+        ada.put("a", b"ada's")
+
+    refused()
+    for t in zed, ada, bea:
+        t.conn.close()
+    assert d.stop() == 0
+    code, text = ctl("check", d)
+    assert code == 1 and re.search(r"damaged body of tenant bea$", text, re.M)
+    d.start()
+    refused()
+    with d.connect() as c:
+        assert c.ask("GET", "/bea/x").status == 500
+        assert c.ask("GET", "/nobody/x").status == 401
+    new = d.tenant(name="new")  # another id than bea's
+    new.put("n", b"new's")
+    d.stop()
+    code, text = ctl("repair", d)
+    assert code == 0 and "tenant bea: its settings were damaged" in text
+    d.start()
+    bea = d.tenant(name="bea")
+    assert bea.settings()["documents"] == 0 and bea.get("n").status == 404
+    bea.put("b", b"bea's")
+    for name, document in (("zed", "z"), ("ada", "a"), ("bea", "b"), ("new", "n")):
+        with d.connect() as c:
+            assert c.ask("GET", "/%s/%s" % (name, document)).body == ("%s's" % name).encode()
+
+
 def test_a_damaged_chunk_costs_the_ranges_over_it(fresh):
     s = Store(fresh)
     s.d.stop()

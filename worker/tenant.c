@@ -94,7 +94,7 @@ tenant_admit(struct worker *w, struct conn *c, uint32_t *id)
 		return false;
 	}
 	if ((k = look_up(w, t->tenant, t->tenant_len)) == NULL) {
-		answer_problem(w, c, 500, "what is stored of this tenant is damaged");
+		answer_problem(w, c, 500, TENANT_DAMAGED);
 		return false;
 	}
 	if (!k->found || !may(c, k, w->req.head.method)) {
@@ -194,7 +194,7 @@ get(struct worker *w, struct conn *c, const char *name, size_t len)
 		tenant_absent(w, c);
 		return;
 	default:
-		answer_problem(w, c, 500, "what is stored of this tenant is damaged");
+		answer_problem(w, c, 500, TENANT_DAMAGED);
 		return;
 	}
 }

@@ -16,6 +16,7 @@
 #include "worker/conn.h"
 
 #define TENANT_CACHE 256u
+#define TENANT_DAMAGED "what is stored of this tenant is damaged"
 
 struct tenant_known {
 	uint64_t	seq;		/* of the catalog; 0: empty */

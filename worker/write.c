@@ -469,6 +469,9 @@ problem_of(struct worker *w, struct conn *c, enum outcome o, const char *etag, s
 	case OUT_TOO_LARGE:
 		answer_problem(w, c, 413, TOO_LARGE);
 		break;
+	case OUT_DAMAGED:
+		answer_problem(w, c, 500, TENANT_DAMAGED "; nothing was stored");
+		break;
 	case OUT_UNKNOWN:
 		answer_problem(w, c, 500, "the write could not be made durable: it happened whole or not at all. "
 		    "Read the document to see which");
