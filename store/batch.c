@@ -143,6 +143,8 @@ disk_problem(struct store *s, uint64_t bytes)
 	return text;
 }
 
+static int	add_own(struct store *, enum rec_kind, const void *, uint32_t);
+
 /* First record of a segment: which others are live, so that a lost one is missed. */
 static int
 list_segments(struct store *s)
@@ -151,20 +153,25 @@ list_segments(struct store *s)
 	unsigned	 count = 0;
 	int		 rc;
 
-	if ((n = malloc(s->log.nseg * sizeof(*n))) == NULL)
+	if ((n = calloc(s->log.nseg, sizeof(*n))) == NULL)
 		return -1;
 	for (unsigned i = 0; i + 1 < s->log.nseg; i++)
 		if (!s->log.seg[i].dropped)
 			n[count++] = s->log.seg[i].number;
-	rc = batch_add_own(s, REC_SEGMENTS, n, count * sizeof(*n), false);
+	rc = add_own(s, REC_SEGMENTS, n, count * (uint32_t)sizeof(*n));
 	free(n);
 	return rc;
 }
 
+/*
+ * A segment that a predecessor left in front of its first batch, or for whose list
+ * we had no memory: nothing goes into it before that.  Without the newest list each
+ * segment that was ever dropped would look like one that is lost.
+ */
 int
 batch_resume(struct store *s)
 {
-	if (s->log.pos.segment <= 1 || s->log.pos.offset != SEGMENT_HEAD)
+	if (s->log.pos.segment <= 1 || s->log.pos.offset != SEGMENT_HEAD || !batch_empty(s))
 		return 0;
 	return list_segments(s);
 }
@@ -173,7 +180,8 @@ batch_resume(struct store *s)
 static uint64_t
 first_need(const struct store *s, uint64_t bytes)
 {
-	uint64_t	list = sizeof(struct rec_head) + 8 + (s->log.nseg + 1) * sizeof(uint32_t);
+	struct rec_head	h = { .body_len = (s->log.nseg + 1) * (uint32_t)sizeof(uint32_t) };
+	uint64_t	list = rec_bytes(&h);
 
 	/* the reserve of the segment being left is of no use to anyone: ask with it */
 	return bytes + sizeof(struct commit_rec) + list + reserve_bytes(s);
@@ -245,7 +253,7 @@ roll(struct store *s, uint64_t bytes, enum room who)
 		}
 	}
 	s->segments_epoch = s->w.gen;
-	return list_segments(s);
+	return batch_resume(s);
 full:
 	errno = who == ROOM_DELETE && compact_brings_space(s) ? EAGAIN : ENOSPC;
 	return -1;
@@ -277,6 +285,8 @@ batch_room(struct store *s, uint64_t bytes, bool may_roll, enum room who)
 {
 	uint64_t	left = log_left(&s->log), keep = keep_for(s, who);
 
+	if (batch_resume(s) == -1)
+		return -1;
 	/* what stands in the reserve is not for those who filled the disk */
 	if (who == ROOM_WRITE && reserve_in_use(s))
 		left = 0;
@@ -586,28 +596,35 @@ add_buffer(struct store *s, uint8_t *buf, uint64_t bytes)
 	return 0;
 }
 
-int
-batch_add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t len, bool may_roll)
+static int
+add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t len)
 {
-	struct rec_head	 h = {
+	struct rec_head	 head = {
 		.kind = (uint8_t)kind, .body_len = len, .lane = REC_LANE_NONE,
 		.seq = s->max_seq, .time_ms = s->time_ms, .run = s->run,
 	};
-	uint64_t	 bytes = rec_bytes(&h);
-	uint8_t		*buf;
+	uint64_t	 bytes = rec_bytes(&head);
+	uint8_t		*buf = calloc(1, bytes);
+	struct rec_head	*h = (struct rec_head *)(void *)buf;
 
-	if (len > SUBMIT_CHUNK) {	/* one checksum, no table: 16,384 segments */
-		errno = EFBIG;
+	if (buf == NULL)
 		return -1;
-	}
-	if (batch_room(s, bytes, may_roll, ROOM_OWN) == -1 || (buf = calloc(1, bytes)) == NULL)
-		return -1;
-	h.body_crc = len != 0 ? crc32c(0, body, len) : 0;
-	memcpy(buf, &h, sizeof(h));
+	*h = head;
 	if (len != 0)
-		memcpy(buf + sizeof(h), body, len);
-	((struct rec_head *)(void *)buf)->head_crc = rec_head_crc(&h);
+		memcpy(h + 1, body, len);
+	rec_body_sum(h);
+	h->head_crc = rec_head_crc(h);
 	return add_buffer(s, buf, bytes);
+}
+
+int
+batch_add_own(struct store *s, enum rec_kind kind, const void *body, uint32_t len, bool may_roll)
+{
+	struct rec_head	h = { .body_len = len };
+
+	if (batch_room(s, rec_bytes(&h), may_roll, ROOM_OWN) == -1)
+		return -1;
+	return add_own(s, kind, body, len);
 }
 
 int

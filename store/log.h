@@ -208,5 +208,7 @@ int	log_cut(struct log *, const struct log_pos *end);
 
 /* True where all chunks of the record's body match their checksums. */
 bool	rec_body_ok(const struct rec_head *);
+/* Gives a record of our own, rec_bytes() of zeroed memory with head and body in it, its body's checksums. */
+void	rec_body_sum(struct rec_head *);
 
 #endif

@@ -113,6 +113,15 @@ overlay_close(struct overlay *o)
 	memset(o, 0, sizeof(*o));
 }
 
+void
+overlay_forget(struct overlay *o)
+{
+	if (o->allocated != o->first)
+		(void)memory_give(o, o->first, o->end - o->first);
+	o->next = o->allocated = o->first;
+	o->in_use = o->nfree = o->nlimbo = o->limbo_head = o->nholes = 0;
+}
+
 struct roots *
 overlay_roots(struct overlay *o)
 {

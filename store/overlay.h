@@ -79,6 +79,8 @@ struct overlay {		/* private to the committer */
  */
 int		 overlay_open(struct overlay *, int fd);
 void		 overlay_close(struct overlay *);
+/* Nothing of what was allocated here has been published, and nobody refers to it any more: all is given back. */
+void		 overlay_forget(struct overlay *);
 struct roots	*overlay_roots(struct overlay *);
 /* Makes sure that the next n allocations succeed.  0; -1 with errno ENOSPC. */
 int		 overlay_reserve(struct overlay *, unsigned n);

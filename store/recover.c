@@ -247,6 +247,7 @@ forget(struct store *s)
 	s->w.t.npages = 0;
 	s->w.t.root = PAGE_NONE;
 	s->w.base = 0;
+	overlay_forget(&s->overlay);
 	s->max_seq = s->time_ms = s->catalog_seq = s->tail = 0;
 	s->growth = 0;
 	s->open_end = false;	/* what stands in front of a checkpoint is never taken for a tail */
@@ -542,7 +543,7 @@ store_open(struct store *s, int dirfd, int overlay_fd, const struct store_option
 		return 0;
 	checkpoint_tidy_tmp(s->dirfd);
 	reserve_open(s);
-	(void)batch_resume(s);	/* without: a lost segment is told only by the next list */
+	(void)batch_resume(s);	/* without memory: in front of the first record */
 	return 0;
 }
 

@@ -90,17 +90,13 @@ list_segments(struct rewrite *w)
 	}, *p;
 	uint32_t	*n;
 
-	if (h.body_len > SUBMIT_CHUNK) {	/* one checksum, no table: 16,384 segments */
-		errno = EFBIG;
-		return -1;
-	}
 	if ((p = stage(w, rec_bytes(&h))) == NULL)
 		return -1;
 	*p = h;
 	n = (uint32_t *)(void *)(p + 1);
 	for (uint32_t i = 0; i < count; i++)
 		n[i] = w->log.seg[i].number;
-	p->body_crc = count != 0 ? crc32c(0, n, h.body_len) : 0;
+	rec_body_sum(p);
 	sum_head(p);
 	return 0;
 }
@@ -109,7 +105,8 @@ list_segments(struct rewrite *w)
 static int
 room(struct rewrite *w, uint64_t n)
 {
-	uint64_t	list = sizeof(struct rec_head) + 8 + ((uint64_t)w->log.nseg + 1) * sizeof(uint32_t);
+	struct rec_head	h = { .body_len = (w->log.nseg + 1) * (uint32_t)sizeof(uint32_t) };
+	uint64_t	list = rec_bytes(&h);
 	bool		rolled = false;
 
 	if (w->used != 0 && (w->used + n > BATCH_BYTES || w->used + n + sizeof(struct commit_rec) > log_left(&w->log)) &&

@@ -151,6 +151,25 @@ rec_body_ok(const struct rec_head *h)
 	return true;
 }
 
+void
+rec_body_sum(struct rec_head *h)
+{
+	uint64_t	 front = sizeof(*h) + (uint64_t)h->path_len + h->meta_len;
+	uint8_t		*body = (uint8_t *)h + front, *table;
+	uint32_t	 crc;
+
+	h->body_crc = h->body_len != 0 ? crc32c(0, body, h->body_len) : 0;
+	if (h->body_len <= SUBMIT_CHUNK)
+		return;
+	table = body + h->body_len + table_bytes(front, h->body_len) - 4 * body_chunks(h->body_len);
+	for (uint32_t at = 0, n; at < h->body_len; at += n) {
+		n = h->body_len - at < SUBMIT_CHUNK ? h->body_len - at : SUBMIT_CHUNK;
+		crc = crc32c(0, body + at, n);
+		memcpy(table + 4 * (at / SUBMIT_CHUNK), &crc, sizeof(crc));
+	}
+	h->body_crc = crc32c(0, table, 4 * body_chunks(h->body_len));
+}
+
 /* ------------------------------------------------------------------ telling */
 
 /* Calls fn for each record of a good batch, until it returns nonzero. */

@@ -172,8 +172,8 @@ enum add	batch_add(struct store *, const struct op *, struct result *, bool may_
 /* Adds a record that is not a submission's (segment list, drop).  0; -1 ENOSPC: does not fit now. */
 int	batch_add_own(struct store *, enum rec_kind, const void *body, uint32_t len, bool may_roll);
 /*
- * After recovery: where a predecessor died behind the making of a segment, its first
- * record, the segment list, is still to be written.  0; -1 errno.
+ * Where a segment is still without its first record, the list of the others, adds that:
+ * a predecessor died behind the making, or there was no memory.  0; -1 errno.
  */
 int	batch_resume(struct store *);
 /* Rewrites a live record at the head of the log.  0; -1: ENOSPC no room now; EILSEQ its body is damaged. */
@@ -186,7 +186,7 @@ enum room {			/* who asks */
 };
 /*
  * Room for one more record of `bytes`? (rolls if allowed and needed)  Used by the three above.
- * 0; -1: EAGAIN: not in this batch; ENOSPC: none, s->full is set; other errno: s->error is.
+ * 0; -1: EAGAIN: not in this batch; ENOSPC: none, s->full is set; ENOMEM; other errno: s->error is.
  */
 int	batch_room(struct store *, uint64_t bytes, bool may_roll, enum room);
 /* Full: is there room again, for what was refused?  s->full says it then.  Between batches only. */

@@ -20,6 +20,23 @@
 #define NAMES		400
 #define TENANTS		3
 
+/* ------------------------------------------------------------ memory that runs out */
+
+static bool	no_calloc;
+
+void	*__real_calloc(size_t, size_t);
+void	*__wrap_calloc(size_t, size_t);
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+	if (no_calloc) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return __real_calloc(n, size);
+}
+
 /* ------------------------------------------------------------ the world */
 
 static struct fixture {
@@ -749,6 +766,110 @@ a_segment_that_was_begun_and_left_gets_its_list_first(void **state)
 	compare();
 }
 
+/* Without it a segment that was dropped looks like one that is lost. */
+static void
+a_segment_without_memory_for_its_list_gets_it_with_the_next_write(void **state)
+{
+	const struct rec_head	*h;
+	struct result		 r;
+	struct write		 w;
+	uint32_t		 at = SEGMENT_HEAD;
+	uint8_t			*body = malloc(SEGMENT);
+	uint32_t		 len = SEGMENT / 2;
+
+	(void)state;
+	make_tenant(0);
+	put(0, 1, len);
+	flush();
+	fill_body(body, len, 3);
+	for (int i = 0; i < 3; i++) {
+		make_write(&w, OP_PUT, tenant_id[0], "x", body, len);
+		no_calloc = true;
+		assert_int_equal(batch_add(&f.s, &w.op, &r, true), ADD_DONE);
+		no_calloc = false;
+		assert_int_equal(r.outcome, OUT_FULL);
+		free(w.buf);
+		assert_int_equal(f.s.log.pos.segment, 2);
+		assert_true(batch_empty(&f.s));
+		assert_false(f.s.full);
+		assert_int_equal(f.s.error, ERR_NONE);
+	}
+	put(0, 2, len);
+	flush();
+	assert_int_equal(log_next(&f.s.log, 2, &at, &h), 1);
+	assert_int_equal(h->kind, REC_SEGMENTS);
+	close_store();
+	open_store(false);
+	compare();
+	free(body);
+}
+
+/* The list of 20,000 segments has a table of checksums, as any body beyond 64 KiB. */
+static void
+a_record_of_our_own_may_be_as_large_as_a_list_gets(void **state)
+{
+	const struct rec_head	*h;
+	uint32_t		 at = SEGMENT_HEAD, end, len = 20000 * sizeof(uint32_t);
+	uint8_t			*body = malloc(len);
+
+	(void)state;
+	fill_body(body, len, 9);
+	make_tenant(0);
+	put(0, 1, 100);
+	/* of a kind that recovery passes over where its length is odd */
+	assert_int_equal(batch_add_own(&f.s, REC_DROP_SEGMENT, body, len, false), 0);
+	put(0, 2, 100);
+	flush();
+	close_store();
+	open_store(false);
+	compare();
+	end = (uint32_t)f.s.log.pos.offset;
+	for (h = NULL; at < end && (h == NULL || h->body_len != len); at += (uint32_t)rec_bytes(h))
+		assert_int_equal(log_next(&f.s.log, 1, &at, &h), 1);
+	assert_true(rec_body_ok(h));
+	assert_memory_equal(rec_body(h), body, len);
+	free(body);
+}
+
+/* The tree that was begun on a damaged checkpoint takes no memory beside the one that counts. */
+static void
+what_was_built_on_a_damaged_checkpoint_is_given_back(void **state)
+{
+	char		name[32];
+	uint8_t		b;
+	uint64_t	at;
+	uint32_t	pages[2];
+	int		fd;
+
+	(void)state;
+	for (unsigned t = 0; t < TENANTS; t++)
+		make_tenant(t);
+	while (f.checkpoints < 2 || f.s.ck.head.npages < 16)
+		random_step();
+	for (unsigned i = 0; i < NAMES; i += 7)
+		put(0, i, 100);
+	put(2, 97, 100);	/* in the last leaf */
+	flush();
+	sprintf(name, "tree-%010u", f.s.ck.head.number);
+	at = (f.s.ck.head.npages - 2) * PAGE_BYTES + 2000;
+	close_store();
+	assert_int_not_equal(fd = openat(f.dirfd, name, O_RDWR), -1);
+	assert_int_equal(pread(fd, &b, 1, (off_t)at), 1);
+	b ^= 1;
+	assert_int_equal(pwrite(fd, &b, 1, (off_t)at), 1);
+	close(fd);
+	open_store(false);
+	assert_int_equal(f.s.ck.head.number, 0);
+	compare();
+	pages[0] = f.s.overlay.next;
+	close_store();
+	(void)unlinkat(f.dirfd, name, 0);
+	open_store(false);
+	pages[1] = f.s.overlay.next;
+	assert_int_equal(pages[0], pages[1]);
+	compare();
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int
 main(void)
@@ -766,6 +887,9 @@ main(void)
 		T(the_published_checkpoint_stays_until_the_next_root_is_public),
 		T(disk_use_is_bounded_when_the_same_names_are_written_for_ever),
 		T(a_segment_that_was_begun_and_left_gets_its_list_first),
+		T(a_segment_without_memory_for_its_list_gets_it_with_the_next_write),
+		T(a_record_of_our_own_may_be_as_large_as_a_list_gets),
+		T(what_was_built_on_a_damaged_checkpoint_is_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
