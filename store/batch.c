@@ -23,6 +23,8 @@
 #include "store/crashpoint.h"
 #include "store/store.h"
 
+#define LOOK_BYTES	((uint64_t)64 << 10)
+
 /* Room in each segment that only deletes may use: they must work on a full disk. */
 static uint64_t
 reserve_bytes(const struct store *s)
@@ -280,17 +282,22 @@ keep_for(const struct store *s, enum room who)
 	return 0;
 }
 
+/* In the newest segment, without beginning another one. */
+static bool
+fits(const struct store *s, uint64_t bytes, enum room who)
+{
+	/* what stands in the reserve is not for those who filled the disk */
+	uint64_t	left = who == ROOM_WRITE && reserve_in_use(s) ? 0 : log_left(&s->log);
+
+	return s->batch.bytes + bytes + sizeof(struct commit_rec) + keep_for(s, who) <= left;
+}
+
 int
 batch_room(struct store *s, uint64_t bytes, bool may_roll, enum room who)
 {
-	uint64_t	left = log_left(&s->log), keep = keep_for(s, who);
-
 	if (batch_resume(s) == -1)
 		return -1;
-	/* what stands in the reserve is not for those who filled the disk */
-	if (who == ROOM_WRITE && reserve_in_use(s))
-		left = 0;
-	if (s->batch.bytes + bytes + sizeof(struct commit_rec) + keep <= left)
+	if (fits(s, bytes, who))
 		return 0;
 	if (!may_roll || !batch_empty(s)) {
 		errno = EAGAIN;
@@ -303,6 +310,18 @@ batch_room(struct store *s, uint64_t bytes, bool may_roll, enum room who)
 		return -1;
 	}
 	return roll(s, bytes, who);
+}
+
+void
+batch_look(struct store *s)
+{
+	uint64_t	 bytes = s->log.segment_size / 16 < LOOK_BYTES ? s->log.segment_size / 16 : LOOK_BYTES;
+	const char	*why;
+
+	if (s->error != ERR_NONE || s->damaged || fits(s, bytes, ROOM_WRITE))
+		return;
+	if ((why = disk_problem(s, s->log.segment_size + reserve_missing(s))) != NULL)
+		say_full(s, bytes, why);
 }
 
 void

@@ -865,6 +865,7 @@ open_store(void)
 		fatalx("%s: %s", c.boot->dir, c.store.reason);
 	}
 	store_publish(&c.store);
+	batch_look(&c.store);	/* before anybody is told that we are ready */
 	c.opened = true;
 	count_set(c.counts, CC_RECOVERY_US, monotonic_us() - t);
 	log_info("%s: recovered in %llu ms: %u segment%s, %llu bytes of log behind checkpoint %u, seq %llu", c.boot->dir,

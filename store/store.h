@@ -189,6 +189,8 @@ enum room {			/* who asks */
  * 0; -1: EAGAIN: not in this batch; ENOSPC: none, s->full is set; ENOMEM; other errno: s->error is.
  */
 int	batch_room(struct store *, uint64_t bytes, bool may_roll, enum room);
+/* On opening: is the disk full?  s->full says it where a write of 64 KiB would find no room. */
+void	batch_look(struct store *);
 /* Full: is there room again, for what was refused?  s->full says it then.  Between batches only. */
 void	batch_probe(struct store *);
 /* Bytes that compaction may add to the log at the moment although the disk is full. */

@@ -209,6 +209,9 @@ def test_a_restart_on_a_full_disk_serves_and_deletes(disk, d):
     for stop in d.kill9, d.stop:
         stop()
         d.start()
+        # known at once, not with the first write that is refused
+        a = ready(d)
+        assert a.status == 503 and "disk full" in detail(a), a
         w.verify()
         name = next(iter(w.acked))
         assert t.ask("DELETE", name).status == 204
