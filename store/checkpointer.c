@@ -275,9 +275,9 @@ failed(struct checkpointer *c, int error, uint64_t now_ms)
 
 /* An error in the directory is one of the log, whose segments are names in it. */
 static void
-directory_failed(struct checkpointer *c)
+directory_failed(struct checkpointer *c, const char *what)
 {
-	snprintf(c->s->log.what, sizeof(c->s->log.what), "sync of the directory");
+	snprintf(c->s->log.what, sizeof(c->s->log.what), "%s", what);
 	batch_failed(c->s, EIO);
 }
 
@@ -296,7 +296,7 @@ step_writing(struct checkpointer *c, uint64_t now_ms)
 	if (c->error == 0 && checkpoint_open(&c->ck, s->dirfd, c->head.number, false) == -1)
 		c->error = errno;
 	if (c->error == ESTALE)
-		directory_failed(c);
+		directory_failed(c, "sync of the directory");
 	if (c->error == EILSEQ && s->error == ERR_NONE)
 		s->error = ERR_TREE;	/* the old one is damaged: no new one can be made of it */
 	if (c->error != 0 || s->error != ERR_NONE) {
@@ -453,7 +453,7 @@ step_tidy(struct checkpointer *c)
 	if (c->error != 0)
 		log_warnx("%s: old checkpoints cannot be removed: %s", c->s->dir, strerror(c->error));
 	if (c->error == EIO && c->s->error == ERR_NONE)
-		directory_failed(c);
+		directory_failed(c, "removal of old checkpoints");
 	crash_point("ck-tidied");
 	c->s->reserve.tree_out = false;
 	c->state = TRIM;

@@ -681,7 +681,10 @@ round_once(void)
 		count_add(c.counts, CC_CHECKPOINTS, 1);
 		after_publish();
 	}
-	if (s->error != ERR_NONE && s->error != ERR_SYNC)	/* before anybody is refused for it */
+	/* before anybody is refused for it; a sync may take its time */
+	if (s->error == ERR_SYNC)
+		tell_state();
+	else if (s->error != ERR_NONE)
 		on_error();
 	/* someone waits for a moment with nothing applied that is not public */
 	held = checkpointer_wants_quiet(c.checkpointer, now / 1000) && (s->sealed.is || syncer_busy(c.syncer));

@@ -38,6 +38,7 @@
 #define URGENT_MOVE	((uint64_t)1 << 20)	/* full disk, the reserve is in use */
 #define ANYTHING	512u			/* beyond all pressure: see is_worth() */
 #define OWED_MAX	((int64_t)8 << 20)	/* per batch: twice of what clients may add */
+#define UNLINK_AGAIN_US	5000000u
 #define HOLD_US		2000000			/* a new segment waits no longer for space */
 
 struct space {
@@ -67,7 +68,7 @@ look(const struct store *s, struct space *p)
 
 		p->log += g->bytes;
 		live += g->dropped ? 0 : g->live;
-		if (g->dropped || is_empty(s, g))
+		if (!g->told && (g->dropped || is_empty(s, g)))	/* nobody waits for one that cannot be removed */
 			p->empty += g->bytes;
 	}
 	/* the next checkpoint's file is the reserve for it, where there is one, until it is whole */
@@ -351,15 +352,31 @@ compact_drop(struct store *s, bool may_roll)
 	return n;
 }
 
+/* Told once for each segment, tried again after a while: until then it takes the space that it takes. */
+static void
+unlink_failed(struct store *s, struct segment *g)
+{
+	int	error = errno;
+
+	if (!g->told)
+		log_warn("%s: log segment %u, which holds nothing any more, cannot be removed; tried again each %u s",
+		    s->dir, g->number, UNLINK_AGAIN_US / 1000000);
+	g->told = 1;
+	s->unlink_at = monotonic_us() + UNLINK_AGAIN_US;
+	if (error == EIO) {	/* the directory: an error of the log's (F4) */
+		snprintf(s->log.what, sizeof(s->log.what), "removal of log-%010u", g->number);
+		batch_failed(s, error);
+	}
+}
+
 unsigned
 compact_unlink(struct store *s, uint64_t oldest_pin)
 {
 	unsigned	n = 0;
-	uint32_t	number;
 
-	if (s->error != ERR_NONE)
+	if (s->error != ERR_NONE || (s->unlink_at != 0 && monotonic_us() < s->unlink_at))
 		return 0;
-
+	s->unlink_at = 0;
 	for (unsigned i = 0; i + 1 < s->log.nseg;) {
 		struct segment	*g = &s->log.seg[i];
 
@@ -368,14 +385,12 @@ compact_unlink(struct store *s, uint64_t oldest_pin)
 			continue;
 		}
 		crash_point("drop-published");
-		number = g->number;
-		if (log_unlink(&s->log, number) == -1) {
-			log_warn("%s: log segment %u cannot be removed", s->dir, number);
-			if (errno == EIO) {	/* the directory: an error of the log's (F4) */
-				snprintf(s->log.what, sizeof(s->log.what), "removal of log-%010u", number);
-				batch_failed(s, errno);
-			}
-			break;
+		if (log_unlink(&s->log, g->number) == -1) {
+			unlink_failed(s, g);
+			if (s->error != ERR_NONE)
+				break;
+			i++;
+			continue;
 		}
 		s->segments_epoch = s->w.gen;
 		n++;

@@ -13,7 +13,8 @@
  *
  *	OP	read (read, pread, preadv), write (write, writev, pwrite, pwritev,
  *		pwritev2), short (the same, but half of it is written and no error given), sync (fsync, fdatasync,
- *		syncfs, sync_file_range, msync has no file: not here), alloc (fallocate, ftruncate)
+ *		syncfs, sync_file_range, msync has no file: not here), alloc (fallocate, ftruncate),
+ *		unlink (unlink, unlinkat)
  *	ERRNO	a number (5 is EIO, 28 ENOSPC)
  *	AFTER	calls that still succeed, counted over all processes from the new generation on
  *	TIMES	calls that then fail; 0: all from then on
@@ -105,24 +106,35 @@ read_rules(uint64_t now)
 	atomic_store_explicit(&generation, now, memory_order_release);
 }
 
-/* The rule that this call falls under and that fires now, copied to *out. */
 static bool
-fires(int fd, const char *op, const char *op2, struct rule *out)
+armed(void)
 {
-	char		 link[32], path[PATH_MAX];
-	ssize_t		 n;
-	uint64_t	 now;
+	return control != NULL && current() != 0;
+}
+
+/* The absolute path of an open file.  false: it has none. */
+static bool
+path_of(int fd, char path[PATH_MAX])
+{
+	char	link[32];
+	ssize_t	n;
+	int	saved = errno;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, PATH_MAX - 1);
+	path[n == -1 ? 0 : n] = '\0';
+	errno = saved;
+	return n != -1;
+}
+
+/* The rule that a call on this path falls under and that fires now, copied to *out. */
+static bool
+fires_on(const char *path, const char *op, const char *op2, struct rule *out)
+{
+	uint64_t	 now = current();
 	bool		 yes = false;
 	int		 saved = errno;
 
-	if (control == NULL || (now = current()) == 0)
-		return false;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	if ((n = readlink(link, path, sizeof(path) - 1)) == -1) {
-		errno = saved;
-		return false;
-	}
-	path[n] = '\0';
 	pthread_mutex_lock(&lock);
 	if (now != atomic_load_explicit(&generation, memory_order_acquire))
 		read_rules(now);
@@ -146,6 +158,14 @@ fires(int fd, const char *op, const char *op2, struct rule *out)
 	pthread_mutex_unlock(&lock);
 	errno = saved;
 	return yes;
+}
+
+static bool
+fires(int fd, const char *op, const char *op2, struct rule *out)
+{
+	char	path[PATH_MAX];
+
+	return armed() && path_of(fd, path) && fires_on(path, op, op2, out);
 }
 
 #define REAL(name)							\
@@ -385,4 +405,39 @@ int
 ftruncate64(int fd, off64_t n)
 {
 	return ftruncate(fd, n);
+}
+
+/* A name below an open directory, or below the working one. */
+static bool
+refused_name(int dirfd, const char *name)
+{
+	char		path[PATH_MAX], whole[2 * PATH_MAX];
+	struct rule	r;
+
+	if (!armed())
+		return false;
+	if (name[0] == '/')
+		snprintf(whole, sizeof(whole), "%s", name);
+	else if (dirfd == AT_FDCWD ? getcwd(path, sizeof(path)) != NULL : path_of(dirfd, path))
+		snprintf(whole, sizeof(whole), "%s/%s", path, name);
+	else
+		return false;
+	if (!fires_on(whole, "unlink", NULL, &r))
+		return false;
+	errno = r.error;
+	return true;
+}
+
+int
+unlinkat(int dirfd, const char *name, int flags)
+{
+	REAL(unlinkat);
+	return refused_name(dirfd, name) ? -1 : real(dirfd, name, flags);
+}
+
+int
+unlink(const char *name)
+{
+	REAL(unlink);
+	return refused_name(AT_FDCWD, name) ? -1 : real(name);
 }

@@ -217,6 +217,81 @@ def test_a_checkpoint_that_fails_is_given_up_and_writes_go_on(d, faults, rule):
     is_there(d, t, ["a", "b", "big0"])
 
 
+def segments(d):
+    return {n for n in os.listdir(d.data) if n.startswith("log-") and not n.endswith(".new")}
+
+
+def test_a_dropped_segment_that_cannot_be_removed_stays_and_is_tried_again(d, faults):
+    t = d.tenant()
+    t.put("a", b"x")
+    first = "log-0000000001"
+    faults.set("unlink 13 0 0 */" + first, "unlink 13 0 0 *log-??????????")
+    said = lambda: [line for line in d.log if "cannot be removed" in line]
+    a = roll(t, lambda: len(said()) >= 3, n=200)
+    assert a.status in (201, 204) and ready(d)[0] == 200
+    for _ in range(300):  # no round of the loop tries, or says it, again
+        t.put("b", b"y")
+    lines = said()
+    assert len(lines) == len({line.split("log segment ")[1] for line in lines}), lines
+    assert all("Permission denied" in line for line in lines)
+    assert sum(faults.counts()) <= 3 * len(lines), faults.counts()
+    stuck = {"log-%010d" % int(line.split("log segment ")[1].split(",")[0]) for line in lines}
+    assert stuck <= segments(d)
+    # only one of them is in the way: the others go
+    faults.set("unlink 13 0 0 */" + max(stuck))
+    wait_for("the others are gone", lambda: segments(d) & stuck == {max(stuck)}, 10)
+    t.conn.close()
+    for stop in d.kill9, d.stop:
+        stop()
+        d.start()
+        is_there(d, t, ["a", "b", "big0"])
+        assert max(stuck) in segments(d)
+    faults.set()
+    wait_for("it is gone", lambda: not segments(d) & stuck, 10)
+    is_there(d, t, ["a", "b", "big0"])
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_goes_with_the_next(d, faults):
+    t = d.tenant()
+    t.put("a", b"x")
+    faults.set("unlink 13 0 0 *tree-??????????")
+    said = lambda: [line for line in d.log if "old checkpoints cannot be removed: Permission denied" in line]
+    trees = lambda: {n for n in os.listdir(d.data) if n.startswith("tree-") and not n.endswith(".tmp")}
+    a = roll(t, lambda: len(said()) >= 2, n=300)
+    assert a.status in (201, 204) and ready(d)[0] == 200
+    assert len(trees()) >= 3 and len(said()) < len(trees()) + 1
+    for stop in d.kill9, d.stop:
+        t.conn.close()
+        stop()
+        d.start()
+        is_there(d, t, ["a", "big0"])
+    faults.set()
+    roll(t, lambda: len(trees()) == 1, n=300)
+    is_there(d, t, ["a", "big0"])
+
+
+@pytest.mark.parametrize("rule, text", [
+    ("unlink 5 0 0 *log-??????????", "removal of log-"),
+    ("unlink 5 0 0 *tree-??????????", "removal of old checkpoints: Input/output error"),
+])
+def test_a_directory_that_gives_an_io_error_for_a_removal_is_the_end_of_writing(d, faults, rule, text):
+    t = d.tenant()
+    t.put("a", b"x")
+    faults.set(rule)
+    a = roll(t, lambda: False, n=300)
+    assert a.status in (500, 503)
+    read_only(d, t, "a", text)
+    count = faults.counts()[0]
+    time.sleep(0.5)
+    assert faults.counts()[0] == count <= 2
+    faults.set()
+    t.conn.close()
+    d.stop()
+    d.start()
+    is_there(d, t, ["a"])
+    t.put("later", b"x")
+
+
 def test_a_checkpoint_whose_directory_cannot_be_synced_is_the_end_of_writing(d, faults):
     t = d.tenant()
     t.put("a", b"x")
