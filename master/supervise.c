@@ -68,7 +68,7 @@ struct state {
 	size_t		 errlen;
 };
 
-static volatile sig_atomic_t	got_chld, got_term, got_hup, got_usr1;
+static volatile sig_atomic_t	got_chld, got_term, got_hup, got_usr1, got_usr2;
 static sigset_t			outside;	/* the mask we were started with */
 
 /* --- signals -------------------------------------------------------------- */
@@ -86,12 +86,15 @@ on_signal(int sig)
 	case SIGUSR1:
 		got_usr1 = 1;
 		break;
+	case SIGUSR2:
+		got_usr2 = 1;
+		break;
 	default:
 		got_term = 1;
 	}
 }
 
-static const int	caught[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
+static const int	caught[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
 #define NCAUGHT (sizeof(caught) / sizeof(caught[0]))
 
 void
@@ -425,6 +428,32 @@ reap(struct state *s, uint64_t now)
 			}
 }
 
+/*
+ * The committer says that a worker stands still with a pin, for which memory or disk
+ * space waits (store/pinwatch.h).  We look for ourselves: it may have moved.
+ */
+static void
+end_stuck(struct state *s)
+{
+	struct region	*r = &s->m->boot.region;
+	/* acquire: pairs with the committer's release */
+	uint64_t	 told = atomic_exchange_explicit(&r->head->stuck, 0, memory_order_acquire);
+	uint64_t	 lane = (told >> REGION_STUCK_SHIFT) - 1;
+	struct child	*c;
+
+	if (told == 0 || lane >= s->nlanes)
+		return;
+	c = &s->child[lane];
+	/* relaxed: whose pin it is, nothing that it points to */
+	if (c->pid == 0 || c->leaving || atomic_load_explicit(&r->pins[lane].gen, memory_order_relaxed) !=
+	    (told & ((UINT64_C(1) << REGION_STUCK_SHIFT) - 1)))
+		return;
+	log_warnx("worker %u (pid %d) stands still, and others wait for what it looks at: killing it", (unsigned)lane,
+	    (int)c->pid);
+	c->leaving = true;
+	child_signal(c, SIGKILL);
+}
+
 /* --- SIGHUP, SIGUSR1 ----------------------------------------------------------- */
 
 static void
@@ -547,6 +576,10 @@ round_once(struct state *s)
 	if (got_chld) {
 		got_chld = 0;
 		reap(s, now);
+	}
+	if (got_usr2) {		/* the committer's alone */
+		got_usr2 = 0;
+		end_stuck(s);
 	}
 	if (got_term) {
 		got_term = 0;

@@ -28,6 +28,8 @@
 #define REGION_VERSION	1u
 #define REGION_LANES	64u		/* workers at most */
 
+#define REGION_STUCK_SHIFT 56u		/* generations stay below: one a microsecond for 2,000 years */
+
 enum store_state {		/* region_head.state */
 	STORE_RECOVERING = 0,	/* no committer has published in this region yet, or one is starting */
 	STORE_READY,		/* reads and writes */
@@ -53,6 +55,8 @@ struct region_head {
 	_Alignas(64) char	 reason[192];		/* W: committer before state: why not READY, one line, NUL-terminated */
 	_Alignas(64) _Atomic(uint64_t) bad_page;	/* W: workers (checkpoint number << 32 | page), committer (0): a page
 							   that a worker found damaged; the committer looks for itself */
+	_Atomic(uint64_t) stuck;			/* W: committer (lane + 1 << REGION_STUCK_SHIFT | the generation it has
+							   pinned), master (0), who looks at the pin for itself */
 };
 
 struct region {			/* private to each process: pointers into the mapping */

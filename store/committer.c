@@ -23,6 +23,7 @@
 #include <bsd/string.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@
 #include "store/crashpoint.h"
 #include "store/gather.h"
 #include "store/page.h"
+#include "store/pinwatch.h"
 #include "store/queue.h"
 #include "store/scrub.h"
 #include "store/store.h"
@@ -46,6 +48,9 @@
 #define IDLE_US		1000000			/* looks after the lifeline at least this often */
 #define LEAVE_US	1500000			/* the master is dead: the workers finish, then so do we */
 #define LOOK_US		1000000
+#define STUCK_LOOKS	60u			/* a worker stands still with a pin: so many seconds ... */
+#define STUCK_BYTES	((uint64_t)64 << 20)	/* ... and so much memory, or a segment, waits for it */
+#define STUCK_OPENING	10u			/* ... or all writes do */
 #define POISON		2u			/* committer crashes that a submission may cause */
 
 /* A write that is in the batch being built or being synced. */
@@ -82,6 +87,11 @@ struct committer {
 	uint8_t			 wake[REGION_LANES];	/* lanes to wake after completing */
 	bool			 opened;	/* the store; false: it must not be touched (sync failed before) */
 	bool			 alone;		/* a suspect is under work: nothing else beside it, until it is answered */
+	pid_t			 master;	/* our parent at the start */
+	struct pinwatch		 pinwatch;
+	unsigned		 stuck_looks, stuck_opening;
+	uint64_t		 stuck_bytes;
+	uint64_t		 stuck_told;	/* the pin of the last worker that was told of */
 	uint64_t		 move_at;	/* when compaction may have a batch of its own again */
 	uint64_t		 look_at;	/* when to look after the disk again */
 	uint64_t		 lifeline_at;	/* when to look for the master again */
@@ -565,6 +575,59 @@ tell_disk(void)
 	count_set(c.counts, CC_INODES_FREE, v.f_favail);
 }
 
+static bool
+master_is_gone(void)
+{
+	struct pollfd	p = { .fd = c.boot->lifeline, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* The master is asked to end a worker, since only it knows which process that is.  Again with each look, until it has. */
+static void
+ask_to_end(unsigned lane, const char *what)
+{
+	uint64_t	gen = c.pinwatch.gen[lane];
+
+	if (c.stuck_told != gen)
+		log_warnx("worker %u has been looking at one generation for %u s, so it is stopped or hangs; %s: "
+		    "the master is asked to end it", lane, c.pinwatch.looks[lane], what);
+	c.stuck_told = gen;
+	/* release: pairs with the master's acquire; the signal says that it is there */
+	atomic_store_explicit(&c.region->head->stuck, (uint64_t)(lane + 1) << REGION_STUCK_SHIFT | gen, memory_order_release);
+	if (getppid() == c.master && !master_is_gone() && kill(c.master, SIGUSR2) == -1)
+		log_warn("asking the master to end worker %u", lane);
+}
+
+/* What cannot come free while a generation is pinned; NULL: nothing that matters. */
+static const char *
+waits_for(uint64_t gen)
+{
+	const struct store	*s = &c.store;
+
+	if ((uint64_t)s->overlay.nlimbo * PAGE_BYTES > c.stuck_bytes)
+		return "memory of the tree cannot come free";
+	if (s->overlay.other_half && gen < s->overlay.first_gen)
+		return "the memory of the committer before this one cannot come free";
+	for (unsigned i = 0; i < s->log.nseg; i++)
+		if (s->log.seg[i].dropped && s->root.gen >= s->log.seg[i].dropped_gen && gen < s->log.seg[i].dropped_gen)
+			return "disk space cannot come free";
+	return NULL;
+}
+
+static void
+look_at_pins(uint64_t now)
+{
+	struct pinwatch	*w = &c.pinwatch;
+	const char	*what;
+
+	if (!pinwatch_look(w, c.region->pins, c.region->nlanes, c.store.root.gen, now))
+		return;
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		if (w->looks[i] >= c.stuck_looks && (what = waits_for(w->gen[i])) != NULL)
+			ask_to_end(i, what);
+}
+
 /* Once a second: is the log still there, is there room again, is the reserve whole? */
 static void
 look_around(uint64_t now)
@@ -675,6 +738,7 @@ round_once(void)
 	look_at_page();
 	now = monotonic_us();
 	look_around(now);
+	look_at_pins(now);
 	oldest = pin_oldest(c.region->pins, c.region->nlanes + 1);
 	e = checkpointer_step(c.checkpointer, is_quiet(), oldest, now / 1000);
 	if (e == CHECKPOINT_SWITCHED) {
@@ -791,12 +855,13 @@ answer_found(void)
 /*
  * Opening builds in the half of the overlay that the newest root does not use.
  * After two deaths in a row somebody may still be reading an older root there: a
- * pin lasts microseconds, unless its worker is stopped.
+ * pin lasts microseconds, unless its worker is stopped: then that is ended.
  */
 static void
 wait_for_old_pins(void)
 {
 	const struct roots	*roots;
+	struct pinwatch		*w = &c.pinwatch;
 	uint64_t		 newest, since = monotonic_us();
 	bool			 told = false;
 
@@ -815,6 +880,10 @@ wait_for_old_pins(void)
 			log_warnx("a worker has been looking at one generation for a second; writes wait for it");
 			told = true;
 		}
+		if (pinwatch_look(w, c.region->pins, c.region->nlanes, newest, monotonic_us()))
+			for (unsigned i = 0; i < c.region->nlanes; i++)
+				if (w->looks[i] >= c.stuck_opening)
+					ask_to_end(i, "all writes wait for it");
 		poll(NULL, 0, 1);
 	}
 }
@@ -876,6 +945,22 @@ open_store(void)
 	    (unsigned long long)c.store.tail, c.store.ck.head.number, (unsigned long long)c.store.max_seq);
 }
 
+/* $HOLDFAST_STUCK (tests): seconds, and hardly any memory. */
+static void
+setup_pinwatch(void)
+{
+	const char	*looks = getenv("HOLDFAST_STUCK");
+
+	c.master = getppid();
+	c.stuck_looks = STUCK_LOOKS;
+	c.stuck_opening = STUCK_OPENING;
+	c.stuck_bytes = STUCK_BYTES;
+	if (looks != NULL && atoi(looks) > 0) {
+		c.stuck_looks = c.stuck_opening = (unsigned)atoi(looks);
+		c.stuck_bytes = 128 << 10;
+	}
+}
+
 static void
 setup(const struct boot *b)
 {
@@ -905,6 +990,7 @@ setup(const struct boot *b)
 	c.checkpointer = checkpointer_create(&c.store, &b->region.pins[b->nlanes], wake_main, bell);
 	c.scrub = scrub_create(&c.store, c.counts);
 	c.written_at = c.logged_at = monotonic_us();
+	setup_pinwatch();
 	if (c.lanes == NULL || c.queue == NULL || c.taken == NULL || c.syncer == NULL || c.checkpointer == NULL || c.scrub == NULL)
 		fatal("committer");
 	count_add(c.counts, CC_STARTS, 1);
@@ -920,14 +1006,6 @@ tell_ready(void)
 	if (write(c.boot->ready_fd, "", 1) == -1 && errno != EPIPE)
 		log_warn("telling the master");
 	close(c.boot->ready_fd);
-}
-
-static bool
-master_is_gone(void)
-{
-	struct pollfd	p = { .fd = c.boot->lifeline, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1;
 }
 
 /* TERM: the workers are gone, finish what they left.  Master dead: the workers have a moment to finish. */

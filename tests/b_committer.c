@@ -17,6 +17,7 @@
 #include "shm/boot.h"
 #include "shm/log.h"
 #include "shm/proc.h"
+#include "store/pinwatch.h"
 #include "store/read.h"
 #include "tests/unit.h"
 
@@ -49,11 +50,11 @@ rnd(uint32_t n)
 	return (uint32_t)(rng >> 20) % n;
 }
 
-static void
-start(void)
+/* What it tells when it has published: to be read, and closed. */
+static int
+start_and_go_on(void)
 {
 	int	ready[2];
-	char	byte;
 
 	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	boot.ready_fd = ready[1];
@@ -65,8 +66,22 @@ start(void)
 		committer_main(&boot);
 	}
 	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
+	return ready[0];
+}
+
+static void
+wait_ready(int ready)
+{
+	char	byte;
+
+	assert_int_equal(read(ready, &byte, 1), 1);
+	close(ready);
+}
+
+static void
+start(void)
+{
+	wait_ready(start_and_go_on());
 }
 
 /* As the master does it: what an outside kill leaves is not the submissions' fault, a crash is. */
@@ -400,6 +415,95 @@ what_two_committers_crashed_on_is_failed_and_the_rest_goes_on(void **state)
 	assert_int_equal(write_one(1, &put, "x", 1).outcome, OUT_CREATED);
 }
 
+static volatile sig_atomic_t	asked;
+
+static void
+on_usr2(int sig)
+{
+	(void)sig;
+	asked = 1;
+}
+
+static bool
+is_asked_within(int ms)
+{
+	for (; ms > 0 && !asked; ms -= 10)
+		poll(NULL, 0, 10);
+	return asked;
+}
+
+static void
+the_master_is_asked_to_end_who_holds_a_pin_while_memory_waits_for_it(void **state)
+{
+	struct submit_args	put = { .op = OP_PUT, .tenant = 1, .path = "a", .path_len = 1 };
+	struct boot		b;
+	struct reader		*r;
+	uint64_t		gen;
+	int			ready;
+
+	(void)state;
+	stop();
+	setenv("HOLDFAST_STUCK", "2", 1);
+	signal(SIGUSR2, on_usr2);
+	asked = 0;
+	start();
+	make_tenant();
+	b = boot;
+	b.region.overlay_fd = dup(boot.region.overlay_fd);
+	b.lane = 1;
+	assert_non_null(r = read_open(&b));
+	assert_true(read_refresh(r));
+	gen = atomic_load(&boot.region.pins[1].gen);
+	assert_int_not_equal(gen, 0);
+	/* not for a page or two */
+	for (int i = 0; i < 3; i++)
+		write_one(0, &put, "x", 1);
+	assert_false(is_asked_within(3500));
+	for (int i = 0; i < 100; i++)
+		write_one(0, &put, "x", 1);
+	assert_true(is_asked_within(5000));
+	assert_int_equal(atomic_load(&boot.region.head->stuck), (uint64_t)2 << REGION_STUCK_SHIFT | gen);
+	/* a successor waits for it with all writes, and asks as well */
+	kill(committer, SIGKILL);
+	reap();
+	atomic_store(&boot.region.head->stuck, 0);
+	asked = 0;
+	ready = start_and_go_on();
+	assert_true(is_asked_within(5000));
+	assert_int_equal(atomic_load(&boot.region.head->stuck), (uint64_t)2 << REGION_STUCK_SHIFT | gen);
+	read_idle(r);
+	wait_ready(ready);
+	write_one(0, &put, "x", 1);
+	read_close(r);
+	unsetenv("HOLDFAST_STUCK");
+}
+
+static void
+only_looks_count_and_only_at_one_pin(void **state)
+{
+	struct pin	pins[2] = { { 0 }, { 0 } };
+	struct pinwatch	w = { 0 };
+	uint64_t	now = 5000000;
+
+	(void)state;
+	atomic_store(&pins[1].gen, 7);
+	assert_true(pinwatch_look(&w, pins, 2, 7, now));
+	assert_int_equal(w.looks[1], 0);		/* the newest holds nothing back */
+	assert_false(pinwatch_look(&w, pins, 2, 8, now + 999999));
+	for (unsigned n = 1; n <= 5; n++) {
+		now += n == 3 ? 3600000000u : 1000000;	/* an hour of sleep is one look */
+		assert_true(pinwatch_look(&w, pins, 2, 8, now));
+		assert_int_equal(w.looks[0], 0);
+		assert_int_equal(w.looks[1], n);
+	}
+	atomic_store(&pins[1].gen, 8);
+	assert_true(pinwatch_look(&w, pins, 2, 9, now += 1000000));
+	assert_int_equal(w.looks[1], 1);
+	atomic_store(&pins[1].gen, 0);
+	assert_true(pinwatch_look(&w, pins, 2, 9, now += 1000000));
+	assert_int_equal(w.looks[1], 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int
 main(void)
@@ -407,6 +511,8 @@ main(void)
 	static const struct CMUnitTest	tests[] = {
 		T(writes_are_answered_with_what_became_of_them),
 		T(a_committer_killed_at_any_moment_loses_and_repeats_nothing),
+		T(the_master_is_asked_to_end_who_holds_a_pin_while_memory_waits_for_it),
+		cmocka_unit_test(only_looks_count_and_only_at_one_pin),
 		T(what_two_committers_crashed_on_is_failed_and_the_rest_goes_on),
 	};
 

@@ -1,7 +1,9 @@
 """Contract 8, the last table: kill -9 of each process, one at a time."""
+import contextlib
 import os
 import random
 import signal
+import struct
 import threading
 import time
 
@@ -334,3 +336,89 @@ def test_a_second_daemon_and_the_children_of_a_dead_one_never_both_write(d):
             a = c.ask("GET", t.path("n"))
             assert int(a.body) in (value, value + 1)
             tag, value = a.etag, int(a.body)
+
+
+# --- a worker that stands still ------------------------------------------------------
+
+
+def stat_of(pid):
+    with open("/proc/%d/stat" % pid) as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+def pin_of(pid, lane):
+    """The generation that the worker has pinned, out of the shared region (shm/region.h)."""
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as mem:
+        for line in maps:
+            if " rw-s " not in line or "/dev/zero" not in line:
+                continue
+            base = int(line.split("-")[0], 16)
+            mem.seek(base)
+            head = mem.read(64)
+            if head[:4] == b"LHFT":
+                mem.seek(base + struct.unpack_from("<Q", head, 40)[0] + 64 * lane)
+                return struct.unpack("<Q", mem.read(8))[0]
+    raise Failed("no region in process %d" % pid)
+
+
+def test_a_stopped_worker_with_a_pin_is_ended_before_memory_grows_without_bound(fresh):
+    """60 s and 64 MiB; here two seconds and 128 KiB.  One without a pin, which nothing waits for, is left alone."""
+    d = fresh(started=False, workers=2)
+    d.env["HOLDFAST_STUCK"] = "2"
+    d.start()
+    t = d.tenant()
+    t.put("k", b"x" * 200)
+    t.conn.close()
+    over = threading.Event()
+    said = lambda: [line for line in d.log if "stands still" in line]
+
+    def read():  # as fast as it can: a worker that is busy has a pin
+        while not over.is_set():
+            with contextlib.suppress(OSError, Failed):
+                with d.connect(timeout=1) as c:
+                    while not over.is_set():
+                        c.send(request("GET", t.path("k")) * 200)
+                        for _ in range(4):
+                            c.sock.recv(1 << 18)
+
+    def write():
+        while not over.is_set():
+            with contextlib.suppress(OSError, Failed):
+                with d.connect(timeout=0.5) as c:
+                    for n in range(1000):
+                        if over.is_set():
+                            break
+                        c.ask("PUT", t.path("w/%d" % (n % 50)), b"y" * 100)
+    threads = [threading.Thread(target=read) for _ in range(6)] + [threading.Thread(target=write)]
+    for th in threads:
+        th.start()
+    victim = other = None
+    try:
+        victim, other = d.workers()[0], d.workers()[1]
+        for pinned in False, True:
+            for _ in range(2000):
+                os.kill(victim, signal.SIGSTOP)
+                wait_for("it stands still", lambda: stat_of(victim) == "T", step=0.0005)
+                if (pin_of(victim, 0) != 0) == pinned:
+                    break
+                os.kill(victim, signal.SIGCONT)
+                time.sleep(random.random() * 0.01)
+            else:
+                raise Failed("not once %s a pin" % ("with" if pinned else "without"))
+            if not pinned:
+                time.sleep(3)
+                assert not said()
+                os.kill(victim, signal.SIGCONT)
+        wait_for("it is ended", said)
+        assert "pid %d" % victim in said()[0]
+        wait_for("another one", lambda: d.workers().get(0) not in (None, victim))
+        assert d.workers()[1] == other
+    finally:
+        over.set()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGCONT)
+        for th in threads:
+            th.join()
+    assert not any("out of memory" in line for line in d.log)
+    with d.connect() as c:
+        assert c.ask("GET", t.path("k")).body == b"x" * 200
