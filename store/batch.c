@@ -246,6 +246,7 @@ roll(struct store *s, uint64_t bytes, enum room who)
 		say_full(s, bytes, why);
 		if (who == ROOM_WRITE)
 			goto full;
+		reserve_look(s);	/* somebody may have removed it: the disk is full */
 		if (s->reserve.log_bytes == 0)
 			(void)reserve_keep(s);	/* a short one, of the last bit that there is */
 		if (begin_spare(s, need) == -1) {

@@ -67,14 +67,20 @@ reserve_tree_back(struct store *s)
 }
 
 void
-reserve_open(struct store *s)
+reserve_look(struct store *s)
 {
-	s->reserve = (struct reserve){
-		.log_bytes = size_of(s, RESERVE_LOG), .tree_bytes = size_of(s, RESERVE_TREE),
-	};
+	s->reserve.log_bytes = size_of(s, RESERVE_LOG);
+	s->reserve.tree_bytes = size_of(s, RESERVE_TREE);
 	/* of another segment size: made anew */
 	if (s->reserve.log_bytes > log_want(s))
 		s->reserve.log_bytes = 0;
+}
+
+void
+reserve_open(struct store *s)
+{
+	s->reserve = (struct reserve){ 0 };
+	reserve_look(s);
 }
 
 uint64_t

@@ -37,6 +37,8 @@ struct reserve {
 
 /* Looks what is there.  At opening. */
 void		reserve_open(struct store *);
+/* Looks again, in front of its use: files with nothing in them may have been removed on a full disk. */
+void		reserve_look(struct store *);
 /*
  * Makes what is missing, makes spare-tree larger where the tree is.  Cheap where
  * there is nothing to do.  false: there is no room for all of it.

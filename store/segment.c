@@ -99,8 +99,11 @@ make_file(int dirfd, const char *temp, uint64_t bytes, const char *spare)
 
 	if (unlinkat(dirfd, temp, 0) == -1 && errno != ENOENT)
 		return -1;
-	if (spare != NULL && renameat(dirfd, spare, dirfd, temp) == -1)
+	if (spare != NULL && renameat(dirfd, spare, dirfd, temp) == -1) {
+		if (errno == ENOENT)
+			errno = ENOSPC;		/* somebody took it: there is no room, and nothing broke */
 		return -1;
+	}
 	if ((fd = openat(dirfd, temp, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (spare != NULL ? 0 : O_CREAT | O_EXCL),
 	    0600)) == -1)
 		return -1;

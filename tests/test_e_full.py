@@ -2,6 +2,7 @@
 
 Each test has a small ext4 of its own (tests/disk.py); skipped where that cannot be mounted.
 """
+import contextlib
 import json
 import os
 import random
@@ -220,6 +221,26 @@ def test_a_restart_on_a_full_disk_serves_and_deletes(disk, d):
         t.conn.close()
     disk.release()
     wait_for("a PUT is taken again", lambda: t.ask("PUT", "more", b"x" * 100000).status == 201, SOON, 0.1)
+
+
+def test_who_removes_the_reserve_on_a_full_disk_breaks_nothing(disk, d):
+    """It looks like something to delete.  The room is taken for it again, and deletes go on."""
+    t = d.tenant()
+    w = fill_up(d, t)
+    disk.fill()
+    names = list(w.acked)
+    for spare in "spare-log", "spare-tree":
+        os.unlink(os.path.join(d.data, spare))
+    for n, name in enumerate(names[:len(names) * 3 // 4]):
+        if n == 50:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(d.data, "spare-log"))
+        wait_for("a delete", lambda: t.ask("DELETE", name).status in (204, 404), SOON)
+        del w.acked[name]
+    assert not [line for line in d.log if "NO WRITE" in line]
+    disk.release()
+    wait_for("a PUT is taken again", lambda: t.ask("PUT", "more", b"x" * 4000).status == 201, SOON, 0.1)
+    w.verify()
 
 
 def start_fails(d):
