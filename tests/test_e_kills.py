@@ -362,9 +362,9 @@ def pin_of(pid, lane):
 
 
 def test_a_stopped_worker_with_a_pin_is_ended_before_memory_grows_without_bound(fresh):
-    """60 s and 64 MiB; here two seconds and 128 KiB.  One without a pin, which nothing waits for, is left alone."""
+    """60 s and 64 MiB; here three seconds and 128 KiB.  One without a pin, which nothing waits for, is left alone."""
     d = fresh(started=False, workers=2)
-    d.env["HOLDFAST_STUCK"] = "2"
+    d.env["HOLDFAST_STUCK"] = "3"
     d.start()
     t = d.tenant()
     t.put("k", b"x" * 200)
@@ -406,7 +406,7 @@ def test_a_stopped_worker_with_a_pin_is_ended_before_memory_grows_without_bound(
             else:
                 raise Failed("not once %s a pin" % ("with" if pinned else "without"))
             if not pinned:
-                time.sleep(3)
+                time.sleep(4)
                 assert not said()
                 os.kill(victim, signal.SIGCONT)
         wait_for("it is ended", said)
