@@ -227,7 +227,7 @@ def test_a_dropped_segment_that_cannot_be_removed_stays_and_is_tried_again(d, fa
     first = "log-0000000001"
     faults.set("unlink 13 0 0 */" + first, "unlink 13 0 0 *log-??????????")
     said = lambda: [line for line in d.log if "cannot be removed" in line]
-    a = roll(t, lambda: len(said()) >= 3, n=200)
+    a = roll(t, lambda: len(said()) >= 3, n=5000)
     assert a.status in (201, 204) and ready(d)[0] == 200
     for _ in range(300):  # no round of the loop tries, or says it, again
         t.put("b", b"y")
@@ -257,7 +257,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_goes_with_the_next(d, faults):
     faults.set("unlink 13 0 0 *tree-??????????")
     said = lambda: [line for line in d.log if "old checkpoints cannot be removed: Permission denied" in line]
     trees = lambda: {n for n in os.listdir(d.data) if n.startswith("tree-") and not n.endswith(".tmp")}
-    a = roll(t, lambda: len(said()) >= 2, n=300)
+    a = roll(t, lambda: len(said()) >= 2, n=5000)
     assert a.status in (201, 204) and ready(d)[0] == 200
     assert len(trees()) >= 3 and len(said()) < len(trees()) + 1
     for stop in d.kill9, d.stop:
@@ -266,7 +266,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_goes_with_the_next(d, faults):
         d.start()
         is_there(d, t, ["a", "big0"])
     faults.set()
-    roll(t, lambda: len(trees()) == 1, n=300)
+    roll(t, lambda: len(trees()) == 1, n=5000)
     is_there(d, t, ["a", "big0"])
 
 
@@ -278,7 +278,7 @@ def test_a_directory_that_gives_an_io_error_for_a_removal_is_the_end_of_writing(
     t = d.tenant()
     t.put("a", b"x")
     faults.set(rule)
-    a = roll(t, lambda: False, n=300)
+    a = roll(t, lambda: False, n=5000)
     assert a.status in (500, 503)
     read_only(d, t, "a", text)
     count = faults.counts()[0]
