@@ -37,7 +37,7 @@ head_check(const struct checkpoint_head *head, uint32_t number, uint64_t size)
 	uint32_t		root = h.root & ~PAGE_CHECKPOINT;
 
 	h.head_crc = 0;
-	if (h.magic != CHECKPOINT_MAGIC || h.version != FORMAT_VERSION ||
+	if (h.magic != CHECKPOINT_MAGIC || h.version != CHECKPOINT_VERSION ||
 	    head->head_crc != crc32c(0, &h, sizeof(h)) || h.number != number)
 		return damaged();
 	if (h.npages == 0 || h.npages > PAGE_CHECKPOINT || h.bytes != size ||

@@ -9,6 +9,7 @@
  * is one page per level, whatever the tree's size.
  */
 #include "config.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,10 +20,9 @@
 #include "store/checkpoint.h"
 #include "store/crashpoint.h"
 #include "store/file.h"
-#include "store/page.h"
+#include "store/leaf.h"
 
 #define WRITE_BYTES	(256u * 1024)
-#define SLACK		(PAGE_ROOM / 25)	/* left free: room for a change or two after the copy */
 
 struct builder_level {		/* the page being filled on this level */
 	size_t		lowlen;
@@ -44,6 +44,7 @@ struct writer {
 	size_t			 used;
 	uint8_t			*buf;		/* WRITE_BYTES */
 	struct builder_level	*level;		/* TREE_LEVELS, touched as far as the tree is high */
+	struct leaf_items	*leaf;		/* what level 0 is to be made of */
 	unsigned		 height;	/* levels in use */
 };
 
@@ -106,7 +107,8 @@ writer_page(struct writer *w, struct page *p, uint32_t *id)
 		errno = EFBIG;
 		return -1;
 	}
-	page_finish(p);
+	if (p->level != 0)
+		page_finish(p);
 	p->crc = 0;
 	p->crc = page_crc(p);
 	*id = w->npages++ | PAGE_CHECKPOINT;
@@ -128,6 +130,16 @@ level_start(struct writer *w, unsigned level, const uint8_t *low, size_t len)
 
 static int	level_add(struct writer *, unsigned, const uint8_t *, size_t, const void *);
 
+static void
+leaf_end(struct writer *w)
+{
+	bool	fits = leaf_pack(&w->level[0].buf.page, w->leaf, 0, w->leaf->n);
+
+	assert(fits);		/* leaf_items_add() saw to it */
+	(void)fits;
+	leaf_items_clear(w->leaf);
+}
+
 /* The page of this level is complete: to the file, and as an entry to the level above. */
 static int
 level_end(struct writer *w, unsigned level)
@@ -137,6 +149,8 @@ level_end(struct writer *w, unsigned level)
 	struct agg		 agg;
 	uint32_t		 id;
 
+	if (level == 0)
+		leaf_end(w);
 	if (writer_page(w, &l->buf.page, &id) == -1)
 		return -1;
 	page_agg(&l->buf.page, 0, l->buf.page.count, &agg);
@@ -144,16 +158,11 @@ level_end(struct writer *w, unsigned level)
 	return level_add(w, level + 1, l->low, l->lowlen, payload);
 }
 
-/*
- * Adds an entry behind all others of this level.  For a leaf, `key` is the
- * document's, and the bound of a new page is cut to what tells it from the one before.
- */
+/* Adds an entry behind all others of this interior level. */
 static int
 level_add(struct writer *w, unsigned level, const uint8_t *key, size_t len, const void *payload)
 {
 	struct page	*p = level < TREE_LEVELS ? &w->level[level].buf.page : NULL;
-	const uint8_t	*last;
-	size_t		 low = len;
 
 	if (p == NULL) {
 		errno = EFBIG;
@@ -162,16 +171,36 @@ level_add(struct writer *w, unsigned level, const uint8_t *key, size_t len, cons
 	if (level == w->height) {	/* the first one here */
 		w->height++;
 		level_start(w, level, key, 0);
-	} else if (page_room(p) < page_cost(p, len) + (p->count >= 3 ? SLACK : 0)) {
-		if (level == 0) {
-			last = page_key(p, p->count - 1u);
-			low = key_between(last, p->slot[p->count - 1].len, key, len);
-		}
+	} else if (page_room(p) < page_cost(p, len)) {
 		if (level_end(w, level) == -1)
 			return -1;
-		level_start(w, level, key, low);
+		level_start(w, level, key, len);
 	}
 	page_append(p, key, len, payload);
+	return 0;
+}
+
+/* Adds a document behind all others.  The bound of a new page is cut to what tells it from the one before. */
+static int
+leaf_add(struct writer *w, const uint8_t *key, size_t len, const struct doc_val *val)
+{
+	const struct leaf_item	*last;
+	uint8_t			 before[KEY_MAX];
+	size_t			 n;
+
+	if (w->height == 0) {
+		w->height++;
+		level_start(w, 0, key, 0);
+	}
+	if (leaf_items_add(w->leaf, key, len, val))
+		return 0;
+	last = &w->leaf->item[w->leaf->n - 1];
+	n = last->len;
+	memcpy(before, w->leaf->keys + last->key, n);
+	if (level_end(w, 0) == -1)
+		return -1;
+	level_start(w, 0, key, key_between(before, n, key, len));
+	(void)leaf_items_add(w->leaf, key, len, val);
 	return 0;
 }
 
@@ -189,6 +218,8 @@ builder_end(struct writer *w, struct checkpoint_head *head)
 		if (level_end(w, i) == -1)
 			return -1;
 	p = &w->level[w->height - 1].buf.page;
+	if (p->level == 0)
+		leaf_end(w);
 	page_agg(p, 0, p->count, &head->agg);
 	return writer_page(w, p, &head->root);
 }
@@ -208,7 +239,7 @@ builder_run(struct writer *w, const struct tree *tree, struct checkpoint_head *h
 		return -1;
 	for (found = cursor_seek(&c, &t, "", 0); found == 1; found = cursor_next(&c)) {
 		cursor_entry(&c, &key, &len, &val);
-		if (level_add(w, 0, key, len, &val) == -1) {
+		if (leaf_add(w, key, len, &val) == -1) {
 			found = -1;
 			break;
 		}
@@ -232,6 +263,9 @@ writer_open(struct writer *w)
 		return -1;
 	if ((w->level = malloc(TREE_LEVELS * sizeof(*w->level))) == NULL)
 		return -1;
+	if ((w->leaf = malloc(sizeof(*w->leaf))) == NULL)
+		return -1;
+	leaf_items_clear(w->leaf);
 	/* a left-over may be anything, and somebody may have it mapped: never written into */
 	if (unlinkat(w->dirfd, w->tmp, 0) == -1 && errno != ENOENT)
 		return -1;
@@ -250,7 +284,7 @@ writer_end(struct writer *w, struct checkpoint_head *head, const struct checkpoi
 	uint8_t	page[PAGE_BYTES] = { 0 };
 
 	head->magic = CHECKPOINT_MAGIC;
-	head->version = FORMAT_VERSION;
+	head->version = CHECKPOINT_VERSION;
 	head->npages = w->npages;
 	head->bytes = head->npages * PAGE_BYTES + n;
 	head->table_crc = crc32c(0, segments, n);
@@ -318,6 +352,7 @@ out:
 	}
 	free(w.buf);
 	free(w.level);
+	free(w.leaf);
 	errno = saved;
 	return rc;
 }

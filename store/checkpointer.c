@@ -70,7 +70,7 @@ struct checkpointer {
 	struct checkpoint_head	 head;
 	struct checkpoint_segment *segments;
 	uint64_t		 tail_then;
-	int64_t			 growth_then;
+	uint64_t		 growth_then;
 	atomic_bool		 hurry;		/* disk space waits for it: no rests.  Relaxed: it is a hint */
 	uint64_t		 paced_at;
 	uint64_t		 during;	/* bytes logged while the last one was written */

@@ -60,7 +60,7 @@ static void
 look(const struct store *s, struct space *p)
 {
 	uint64_t	live = 0, trees, least, may, room;
-	int64_t		next = (int64_t)s->ck.head.bytes + s->growth;
+	uint64_t	next = store_next_tree(s);
 
 	*p = (struct space){ 0 };
 	for (unsigned i = 0; i < s->log.nseg; i++) {
@@ -73,8 +73,8 @@ look(const struct store *s, struct space *p)
 	}
 	/* the next checkpoint's file is the reserve for it, where there is one, until it is whole */
 	trees = s->reserve.tree_out ? s->reserve.out_bytes : s->reserve.tree_bytes;
-	if (next > 0 && (uint64_t)next > trees)
-		trees = (uint64_t)next;
+	if (next > trees)
+		trees = next;
 	trees += s->ck.head.bytes + s->reserve.log_bytes;
 	/* a quarter of a segment aside: small files, blocks' rounding, what dies before this is looked at again */
 	may = 2 * live + live / 2 + 4 * s->log.segment_size - s->log.segment_size / 4;

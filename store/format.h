@@ -171,6 +171,7 @@ struct agg {
  */
 #define KEY_MAX		(4u + SUBMIT_PATH_MAX)
 
+#define CHECKPOINT_VERSION 2u		/* 1: documents of a leaf not packed */
 #define CHECKPOINT_MAGIC 0x3145455254534648ull	/* "HFSTREE1" */
 struct checkpoint_head {	/* page 0 of a tree-N file; the segment table follows the pages */
 	uint64_t	magic;

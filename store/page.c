@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "shm/crc32c.h"
-#include "store/page.h"
+#include "store/leaf.h"
 
 _Thread_local uint64_t	tree_bad_page;
 
@@ -75,7 +75,7 @@ heap_sound(const struct page *p)
 	if (p->heap < slots || p->heap > PAGE_BYTES)
 		return false;
 	for (unsigned i = 0; i < p->count; i++) {
-		size_t	n = page_payload(p) + p->slot[i].len;
+		size_t	n = CHILD_BYTES + p->slot[i].len;
 
 		if (p->slot[i].len > KEY_MAX || p->slot[i].at < p->heap || p->slot[i].at + n > PAGE_BYTES)
 			return false;
@@ -87,20 +87,19 @@ heap_sound(const struct page *p)
 static bool
 keys_sound(const struct page *p)
 {
-	unsigned	first = p->level != 0;
-	size_t		copied = p->skip < sizeof(p->prefix) ? p->skip : sizeof(p->prefix);
+	size_t	copied = p->skip < sizeof(p->prefix) ? p->skip : sizeof(p->prefix);
 
-	if (first != 0 && p->slot[0].len != 0)
+	if (p->slot[0].len != 0)
 		return false;
-	for (unsigned i = first; i < p->count; i++) {
+	for (unsigned i = 1; i < p->count; i++) {
 		const uint8_t	*key = page_key(p, i);
 		size_t		 len = p->slot[i].len;
 
 		if (len == 0 || len < p->skip || memcmp(key, p->prefix, copied) != 0 ||
-		    memcmp(key, page_key(p, first), p->skip) != 0 ||
+		    memcmp(key, page_key(p, 1), p->skip) != 0 ||
 		    p->slot[i].head != key_head(key + p->skip, len - p->skip))
 			return false;
-		if (i > first && key_cmp(page_key(p, i - 1), p->slot[i - 1].len, key, len) >= 0)
+		if (i > 1 && key_cmp(page_key(p, i - 1), p->slot[i - 1].len, key, len) >= 0)
 			return false;
 	}
 	return true;
@@ -115,23 +114,21 @@ page_sound(const uint8_t *page)
 		return false;
 	if (p->count == 0)
 		return false;
-	return heap_sound(p) && keys_sound(p);
+	return p->level == 0 ? leaf_sound(p) : heap_sound(p) && keys_sound(p);
 }
 
 void
 page_agg(const struct page *p, unsigned from, unsigned to, struct agg *sum)
 {
-	struct doc_val	v;
 	struct agg	a;
 
+	if (p->level == 0) {
+		leaf_agg(p, from, to, sum);
+		return;
+	}
 	memset(sum, 0, sizeof(*sum));
 	for (unsigned i = from; i < to; i++) {
-		if (p->level != 0)
-			page_child_agg(p, i, &a);
-		else {
-			page_val(p, i, &v);
-			agg_of_val(&a, &v);
-		}
+		page_child_agg(p, i, &a);
 		agg_add(sum, &a);
 	}
 }
@@ -141,12 +138,21 @@ page_agg(const struct page *p, unsigned from, unsigned to, struct agg *sum)
 void
 page_init(struct page *p, unsigned level, uint64_t gen, uint32_t base)
 {
-	memset(p, 0, sizeof(*p));
+	memset(p, 0, level != 0 ? sizeof(*p) : LEAF_PREFIX);
 	p->kind = level != 0 ? PAGE_INTERIOR : PAGE_LEAF;
 	p->level = (uint8_t)level;
 	p->gen = gen;
 	p->base = base;
-	p->heap = PAGE_BYTES;
+	p->heap = level != 0 ? PAGE_BYTES : LEAF_END;
+}
+
+void
+page_copy(struct page *to, const struct page *from)
+{
+	size_t	front = from->level != 0 ? sizeof(*from) + from->count * sizeof(from->slot[0]) : leaf_front(from);
+
+	memcpy(to, from, front);
+	memcpy((uint8_t *)to + from->heap, (const uint8_t *)from + from->heap, PAGE_BYTES - from->heap);
 }
 
 void
@@ -159,7 +165,7 @@ page_child_pack(uint8_t out[CHILD_BYTES], uint32_t id, const struct agg *a)
 size_t
 page_cost(const struct page *p, size_t len)
 {
-	return sizeof(p->slot[0]) + page_payload(p) + len;
+	return sizeof(p->slot[0]) + CHILD_BYTES + len;
 }
 
 static size_t
@@ -187,19 +193,19 @@ key_common(const uint8_t *a, const uint8_t *b, size_t max)
 size_t
 key_between(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
 {
-	return key_common(a, b, alen < blen ? alen : blen) + 1;
+	size_t	n = key_common(a, b, alen < blen ? alen : blen);
+
+	return n < blen ? n + 1 : blen;		/* of a forged tree the order may not hold */
 }
 
 static void
 page_set_skip(struct page *p, size_t skip)
 {
-	unsigned	first = p->level != 0;
-
 	p->skip = (uint16_t)skip;
-	if (p->count <= first)
+	if (p->count <= 1)
 		return;
-	memcpy(p->prefix, page_key(p, first), skip < sizeof(p->prefix) ? skip : sizeof(p->prefix));
-	for (unsigned i = first; i < p->count; i++)
+	memcpy(p->prefix, page_key(p, 1), skip < sizeof(p->prefix) ? skip : sizeof(p->prefix));
+	for (unsigned i = 1; i < p->count; i++)
 		p->slot[i].head = key_head(page_key(p, i) + skip, p->slot[i].len - skip);
 }
 
@@ -207,12 +213,11 @@ page_set_skip(struct page *p, size_t skip)
 void
 page_finish(struct page *p)
 {
-	unsigned	first = p->level != 0;
-	size_t		skip = p->count > first ? p->slot[first].len : 0, len;
+	size_t	skip = p->count > 1 ? p->slot[1].len : 0, len;
 
-	for (unsigned i = first + 1; i < p->count; i++) {
+	for (unsigned i = 2; i < p->count; i++) {
 		len = p->slot[i].len;
-		skip = key_common(page_key(p, first), page_key(p, i), len < skip ? len : skip);
+		skip = key_common(page_key(p, 1), page_key(p, i), len < skip ? len : skip);
 	}
 	page_set_skip(p, skip);
 }
@@ -221,18 +226,16 @@ page_finish(struct page *p)
 static struct page_slot
 page_lay(struct page *p, const uint8_t *key, size_t len, const void *payload)
 {
-	size_t	n = page_payload(p);
-
-	p->heap = (uint16_t)(p->heap - n - len);
-	memcpy((uint8_t *)p + p->heap, payload, n);
-	memcpy((uint8_t *)p + p->heap + n, key, len);
+	p->heap = (uint16_t)(p->heap - CHILD_BYTES - len);
+	memcpy((uint8_t *)p + p->heap, payload, CHILD_BYTES);
+	memcpy((uint8_t *)p + p->heap + CHILD_BYTES, key, len);
 	return (struct page_slot){ .head = 0, .at = p->heap, .len = (uint16_t)len };
 }
 
 void
 page_append(struct page *p, const uint8_t *key, size_t len, const void *payload)
 {
-	if (p->level != 0 && p->count == 0)
+	if (p->count == 0)
 		len = 0;	/* T1 */
 	assert(page_gap(p) >= page_cost(p, len));
 	p->slot[p->count] = page_lay(p, key, len, payload);
@@ -244,7 +247,7 @@ static void
 page_compact(struct page *p)
 {
 	union page_buf	old;
-	size_t		n = page_payload(p), heap = PAGE_BYTES;
+	size_t		n = CHILD_BYTES, heap = PAGE_BYTES;
 
 	memcpy(&old, p, PAGE_BYTES);
 	for (unsigned i = 0; i < p->count; i++) {
@@ -260,15 +263,14 @@ page_compact(struct page *p)
 static void
 page_admit(struct page *p, const uint8_t *key, size_t len)
 {
-	unsigned	first = p->level != 0;
-	size_t		common;
+	size_t	common;
 
-	if (p->count <= first) {	/* alone so far: all of it is common */
+	if (p->count <= 1) {	/* alone so far: all of it is common */
 		p->skip = (uint16_t)len;
 		memcpy(p->prefix, key, len < sizeof(p->prefix) ? len : sizeof(p->prefix));
 		return;
 	}
-	common = key_common(key, page_key(p, first), len < p->skip ? len : p->skip);
+	common = key_common(key, page_key(p, 1), len < p->skip ? len : p->skip);
 	if (common < p->skip)
 		page_set_skip(p, common);
 }
@@ -276,31 +278,31 @@ page_admit(struct page *p, const uint8_t *key, size_t len)
 void
 page_insert(struct page *p, unsigned i, const uint8_t *key, size_t len, const void *payload)
 {
-	if (p->level != 0 && i == 0)
+	if (i == 0)
 		len = 0;	/* T1 */
 	assert(i <= p->count && page_room(p) >= page_cost(p, len));
 	if (page_gap(p) < page_cost(p, len))
 		page_compact(p);
-	if (i != 0 || p->level == 0)
+	if (i != 0)
 		page_admit(p, key, len);
 	memmove(&p->slot[i + 1], &p->slot[i], (p->count - i) * sizeof(p->slot[0]));
 	p->slot[i] = page_lay(p, key, len, payload);
 	p->count++;
-	if (i != 0 || p->level == 0)
+	if (i != 0)
 		p->slot[i].head = key_head(key + p->skip, len - p->skip);
 	p->run = i == p->next && p->run < UINT8_MAX ? p->run + 1 : 0;
-	p->next = (uint8_t)(i + 1);
+	p->next = (uint16_t)(i + 1);
 }
 
 void
 page_erase(struct page *p, unsigned i, unsigned n)
 {
 	for (unsigned j = i; j < i + n; j++)
-		p->dead = (uint16_t)(p->dead + page_payload(p) + p->slot[j].len);
+		p->dead = (uint16_t)(p->dead + CHILD_BYTES + p->slot[j].len);
 	memmove(&p->slot[i], &p->slot[i + n], (p->count - i - n) * sizeof(p->slot[0]));
 	p->count = (uint16_t)(p->count - n);
 	p->next = p->run = 0;
-	if (p->level != 0 && i == 0 && p->count != 0) {		/* T1 */
+	if (i == 0 && p->count != 0) {		/* T1 */
 		p->dead = (uint16_t)(p->dead + p->slot[0].len);
 		p->slot[0].len = 0;
 		p->slot[0].head = 0;
@@ -310,7 +312,7 @@ page_erase(struct page *p, unsigned i, unsigned n)
 void
 page_set(struct page *p, unsigned i, const void *payload)
 {
-	memcpy((uint8_t *)p + p->slot[i].at, payload, page_payload(p));
+	memcpy((uint8_t *)p + p->slot[i].at, payload, CHILD_BYTES);
 }
 
 /* --- splitting: the page's entries with a new one at place i ------------------- */
@@ -381,13 +383,12 @@ page_split(struct page *p, struct page *right, unsigned i, const uint8_t *key, s
 	struct wide	 w = { p, i, key, len, payload };
 	unsigned	 cut = wide_cut(&w), total = p->count + 1u;
 	union page_buf	 left;
-	const uint8_t	*k, *before;
-	size_t		 n, nbefore;
+	const uint8_t	*k;
+	size_t		 n;
 	const void	*pay;
 
-	before = wide_get(&w, cut - 1, &nbefore, &pay);
 	k = wide_get(&w, cut, &n, &pay);
-	*seplen = p->level != 0 ? n : key_between(before, nbefore, k, n);
+	*seplen = n;
 	memcpy(sep, k, *seplen);
 
 	for (unsigned j = cut; j < total; j++) {
@@ -396,7 +397,7 @@ page_split(struct page *p, struct page *right, unsigned i, const uint8_t *key, s
 	}
 	page_finish(right);
 	if (i >= cut) {
-		right->next = (uint8_t)(i - cut + 1);
+		right->next = (uint16_t)(i - cut + 1);
 		right->run = p->run;
 	}
 	if (cut == p->count && i == cut) {	/* nothing but the new one moved */
@@ -409,6 +410,5 @@ page_split(struct page *p, struct page *right, unsigned i, const uint8_t *key, s
 		page_append(&left.page, k, n, pay);
 	}
 	page_finish(&left.page);
-	memcpy(p, &left, sizeof(left.page) + cut * sizeof(p->slot[0]));
-	memcpy((uint8_t *)p + left.page.heap, left.bytes + left.page.heap, PAGE_BYTES - left.page.heap);
+	page_copy(p, &left.page);
 }

@@ -3,10 +3,11 @@
  *
  * Runs in: committer (all), worker (the reading half, through store/tree.h).
  *
- * A page is a header of 64 bytes, an array of slots in order of key, free
- * space, and the heap of entries, which grows down from the end.  An entry is
- * its payload (leaf: struct doc_val; interior: child id and struct agg), then
- * its key, with no alignment.  store/README.md draws it.
+ * Leaves are another matter, see store/leaf.h; they share the header's first
+ * 29 bytes.  An interior page is a header of 64 bytes, an array of slots in
+ * order of key, free space, and the heap of entries, which grows down from the
+ * end.  An entry is its payload (child id and struct agg), then its key, with no
+ * alignment.  store/README.md draws both.
  *
  * A lookup reads slots, not entries: `skip` leading bytes are common to all
  * keys of the page (a copy of the first ones stands in the header), and each
@@ -55,19 +56,17 @@ struct page {
 	uint16_t	heap;		/* lowest byte in use by entries */
 	uint16_t	dead;		/* bytes from there on that no entry uses */
 	uint16_t	skip;		/* leading bytes that all keys have in common, or fewer */
-	uint8_t		next;		/* slot behind the last insert: recognises ascending keys */
+	uint16_t	next;		/* slot behind the last insert: recognises ascending keys */
 	uint8_t		run;		/* inserts so far that came each behind the one before */
-	uint8_t		prefix[36];	/* the first of these skip bytes */
+	uint8_t		prefix[35];	/* interior: the first of these skip bytes */
 	struct page_slot slot[];
 };
 _Static_assert(sizeof(struct page_slot) == 8 && sizeof(struct page) == 64, "format");
 
 #define CHILD_BYTES	(4u + sizeof(struct agg))	/* payload of an interior entry: id, aggregate */
 #define PAGE_ROOM	(PAGE_BYTES - sizeof(struct page))
-_Static_assert(3 * (sizeof(struct page_slot) + sizeof(struct doc_val) + KEY_MAX) <= PAGE_ROOM,
+_Static_assert(3 * (sizeof(struct page_slot) + CHILD_BYTES + KEY_MAX) <= PAGE_ROOM,
     "a split needs three entries of any size to fit");
-_Static_assert(sizeof(struct doc_val) >= CHILD_BYTES, "then so do interior ones");
-_Static_assert(PAGE_ROOM / (sizeof(struct page_slot) + CHILD_BYTES) < 256, "next fits");
 
 union page_buf {		/* a page built in private memory */
 	struct page	page;
@@ -84,14 +83,8 @@ bool			 page_whole(const struct tree *, uint32_t id);
 const struct page	*page_bad(uint32_t id);
 /* CRC-32C as stored in crc. */
 uint32_t		 page_crc(const struct page *);
-/* Sum over the entries from .. to - 1. */
+/* Sum over the entries from .. to - 1, of either kind of page. */
 void			 page_agg(const struct page *, unsigned from, unsigned to, struct agg *);
-
-static inline size_t
-page_payload(const struct page *p)
-{
-	return p->level != 0 ? CHILD_BYTES : sizeof(struct doc_val);
-}
 
 static inline const uint8_t *
 page_entry(const struct page *p, unsigned i)
@@ -102,7 +95,7 @@ page_entry(const struct page *p, unsigned i)
 static inline const uint8_t *
 page_key(const struct page *p, unsigned i)
 {
-	return page_entry(p, i) + page_payload(p);
+	return page_entry(p, i) + CHILD_BYTES;
 }
 
 static inline uint32_t
@@ -118,12 +111,6 @@ static inline void
 page_child_agg(const struct page *p, unsigned i, struct agg *a)
 {
 	memcpy(a, page_entry(p, i) + 4, sizeof(*a));
-}
-
-static inline void
-page_val(const struct page *p, unsigned i, struct doc_val *v)
-{
-	memcpy(v, page_entry(p, i), sizeof(*v));
 }
 
 /*
@@ -201,12 +188,12 @@ page_cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
 	return key_cmp(key + p->skip, len - p->skip, page_key(p, i) + p->skip, n - p->skip);
 }
 
-/* The first slot whose key is not below `key`, among those that count (T1); *exact: it is `key`. */
+/* Interior: the first slot whose key is not below `key`, among those that count (T1); *exact: it is `key`. */
 static inline unsigned
 page_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 {
 	const struct page_slot	*slot = p->slot;
-	unsigned		 at = p->level != 0, n = p->count - at, end;
+	unsigned		 at = 1, n = p->count - 1u, end;
 	uint32_t		 head;
 	int			 c;
 
@@ -259,18 +246,13 @@ agg_add(struct agg *a, const struct agg *b)
 		a->max_seq = b->max_seq;
 }
 
-static inline void
-agg_of_val(struct agg *a, const struct doc_val *v)
-{
-	a->count = (v->flags & DOC_TOMBSTONE) == 0;
-	a->bytes = a->count != 0 ? v->body_len : 0;
-	a->max_seq = v->seq;
-}
-
 /* --- writing ---------------------------------------------------------------- */
 
+/* An empty one, of either kind. */
 void	page_init(struct page *, unsigned level, uint64_t gen, uint32_t base);
-/* Puts the payload of an interior entry together. */
+/* What of a page is in use, to where there is another one's memory.  Either kind. */
+void	page_copy(struct page *, const struct page *from);
+/* What follows is about interior pages only.  Puts the payload of an entry together. */
 void	page_child_pack(uint8_t out[CHILD_BYTES], uint32_t id, const struct agg *);
 /* What one more entry with such a key takes. */
 size_t	page_cost(const struct page *, size_t len);

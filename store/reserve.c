@@ -36,16 +36,14 @@ log_want(const struct store *s)
 	return up_to_page(s->log.segment_size) - PAGE_BYTES;	/* less: that is how one is known */
 }
 
-/* s->growth counts every entry that came and went, with a page's slack (index.c). */
 uint64_t
 reserve_tree_want(const struct store *s)
 {
-	int64_t		bytes = (int64_t)s->ck.head.bytes + s->growth;
-	uint64_t	want = bytes > 0 ? (uint64_t)bytes : 0;
+	uint64_t	want = store_next_tree(s);
 
 	if (s->reserve.tree_out)
 		return 0;
-	want += want / 8 + s->log.nseg * sizeof(struct checkpoint_segment) + 4 * PAGE_BYTES;	/* and interior pages */
+	want += s->log.nseg * sizeof(struct checkpoint_segment) + 4 * PAGE_BYTES;	/* and interior pages */
 	return up_to_page(want < TREE_MIN ? TREE_MIN : want > TREE_MAX ? TREE_MAX : want);
 }
 

@@ -126,7 +126,7 @@ struct store {
 	uint64_t	 faults;	/* guard_filled() as far as it is known what that means */
 	uint64_t	 tree_faults;	/* guard_filled_tree() at opening */
 	uint64_t	 tail;		/* log bytes behind the checkpoint */
-	int64_t		 growth;	/* bytes that a new checkpoint will be longer than ck */
+	uint64_t	 growth;	/* bytes of a new checkpoint that are about documents which ck does not know */
 	uint64_t	 died;		/* bytes of records that stopped counting as live: compaction's measure of work */
 	uint64_t	 unlink_at;	/* monotonic us; a segment could not be unlinked: not again before; 0: at once */
 	uint64_t	 held_since;	/* monotonic us; a new segment waits for space to come free; 0: none does */
@@ -229,6 +229,8 @@ struct index_target {
  */
 int	index_apply(const struct index_target *, const struct rec_head *, uint32_t segment, uint32_t offset,
 	    struct doc_val *was);
+/* Bytes that the next checkpoint will have at most. */
+uint64_t store_next_tree(const struct store *);
 /* Path bytes of a record, its body. */
 const uint8_t *rec_path(const struct rec_head *);
 const uint8_t *rec_body(const struct rec_head *);

@@ -9,7 +9,7 @@
  * memory, written by the committer only).  A page that a published root can
  * reach is never changed: a change copies the path from the leaf to the root.
  *
- * Leaf entry: key, struct doc_val.  Interior entry: lowest key, child id,
+ * Leaf entry: key, struct doc_val (packed: store/leaf.h).  Interior entry: lowest key, child id,
  * aggregate of the child's subtree.  So count, bytes and highest seq of any key
  * range cost two descents.
  */
@@ -54,12 +54,13 @@ struct cursor {			/* a place in the tree; by value, no clean-up */
 	int		 depth;
 	uint32_t	 page[24];
 	uint16_t	 index[24];
+	uint8_t		 key[KEY_MAX];	/* of cursor_entry() */
 };
 /* Moves to the first entry with key >= the given one.  1 there, 0 end, -1 damaged. */
 int	cursor_seek(struct cursor *, const struct tree *, const void *key, size_t len);
 int	cursor_next(struct cursor *);
-/* The entry: key points into the page, borrowed while the page is pinned; val is copied (unaligned in the page). */
-void	cursor_entry(const struct cursor *, const uint8_t **key, size_t *len, struct doc_val *);
+/* The entry: key points into the cursor, until its next use. */
+void	cursor_entry(struct cursor *, const uint8_t **key, size_t *len, struct doc_val *);
 
 /* Builds a key; returns its length.  out has KEY_MAX bytes. */
 size_t	key_make(uint8_t *out, uint32_t tenant, const void *path, size_t path_len);

@@ -9,9 +9,9 @@
 #include "config.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include "store/page.h"
+#include "store/leaf.h"
 
-#define HINT_BYTES	576u	/* a leaf's head and its slots, 64 of them */
+#define HINT_BYTES	1280u	/* a leaf's head and the heads of its keys, some 280 of them */
 
 _Static_assert(TREE_LEVELS == sizeof(((struct cursor *)0)->page) / sizeof(uint32_t), "a cursor reaches the leaf");
 
@@ -53,10 +53,10 @@ tree_get(const struct tree *t, const void *key, size_t len, struct doc_val *val)
 	while (p->level != 0)
 		if ((p = page_down(t, p, page_child_index(p, key, len))) == NULL)
 			return -1;
-	i = page_search(p, key, len, &exact);
+	i = leaf_search(p, key, len, &exact);
 	if (!exact)
 		return 0;
-	page_val(p, i, val);
+	leaf_val(p, i, val);
 	return 1;
 }
 
@@ -99,18 +99,14 @@ void
 tree_hint_entry(const void *leaf, const void *key, size_t len)
 {
 	const struct page	*p = leaf;
-	const uint8_t		*entry;
 	unsigned		 i;
 	bool			 exact;
 
-	if (p == NULL || p->level != 0)
+	if (p == NULL || p->level != 0 || p->count == 0)	/* 0: memory that was given back */
 		return;
-	i = page_search(p, key, len, &exact);
-	if (!exact)
-		return;
-	entry = (const uint8_t *)p + p->slot[i].at;
-	__builtin_prefetch(entry);
-	__builtin_prefetch(entry + sizeof(struct doc_val) - 1);
+	i = leaf_search(p, key, len, &exact);
+	if (exact)
+		__builtin_prefetch(leaf_row(p, i));
 }
 
 /* --- ranges ------------------------------------------------------------------ */
@@ -133,7 +129,7 @@ range_side(const struct tree *t, const struct page *p, const uint8_t *key, size_
 		if ((p = page_down(t, p, i)) == NULL)
 			return -1;
 	}
-	i = page_search(p, key, len, &exact);
+	i = leaf_search(p, key, len, &exact);
 	page_agg(p, upper ? i : 0, upper ? p->count : i, &a);
 	agg_add(sum, &a);
 	return 0;
@@ -170,7 +166,7 @@ tree_range(const struct tree *t, const void *lo, size_t lolen, const void *hi, s
 		if ((p = page_down(t, p, i)) == NULL)
 			return -1;
 	}
-	page_agg(p, page_search(p, lo, lolen, &exact), page_search(p, hi, hilen, &exact), sum);
+	page_agg(p, leaf_search(p, lo, lolen, &exact), leaf_search(p, hi, hilen, &exact), sum);
 	return 0;
 }
 
@@ -227,7 +223,7 @@ cursor_seek(struct cursor *c, const struct tree *t, const void *key, size_t len)
 	for (;;) {
 		if ((p = page_get(t, id, level)) == NULL)
 			return -1;
-		i = p->level != 0 ? page_child_index(p, key, len) : page_search(p, key, len, &exact);
+		i = p->level != 0 ? page_child_index(p, key, len) : leaf_search(p, key, len, &exact);
 		c->page[c->depth] = id;
 		c->index[c->depth++] = (uint16_t)i;
 		if (p->level == 0)
@@ -252,14 +248,14 @@ cursor_next(struct cursor *c)
 }
 
 void
-cursor_entry(const struct cursor *c, const uint8_t **key, size_t *len, struct doc_val *val)
+cursor_entry(struct cursor *c, const uint8_t **key, size_t *len, struct doc_val *val)
 {
 	const struct page	*p = page_get(c->tree, c->page[c->depth - 1], 0);
 	unsigned		 i = c->index[c->depth - 1];
 
-	*key = page_key(p, i);
-	*len = p->slot[i].len;
-	page_val(p, i, val);
+	*len = leaf_key(p, i, c->key);
+	*key = c->key;
+	leaf_val(p, i, val);
 }
 
 /* --- verify ------------------------------------------------------------------ */
@@ -294,13 +290,22 @@ verify_fail(struct verify *v, uint32_t id, const char *fmt, ...)
 static int
 verify_bounds(struct verify *v, uint32_t id, const struct page *p, struct bound lo, struct bound hi)
 {
-	unsigned	first = p->level != 0, last = p->count - 1u;
+	unsigned	 first = p->level != 0, last = p->count - 1u;
+	struct bound	 a, b;
+	uint8_t		 buf[2][KEY_MAX];
 
 	if (p->count <= first)
 		return 0;
-	if (lo.key != NULL && key_cmp(page_key(p, first), p->slot[first].len, lo.key, lo.len) < 0)
+	if (p->level != 0) {
+		a = (struct bound){ page_key(p, first), p->slot[first].len };
+		b = (struct bound){ page_key(p, last), p->slot[last].len };
+	} else {
+		a = (struct bound){ buf[0], leaf_key(p, first, buf[0]) };
+		b = (struct bound){ buf[1], leaf_key(p, last, buf[1]) };
+	}
+	if (lo.key != NULL && key_cmp(a.key, a.len, lo.key, lo.len) < 0)
 		return verify_fail(v, id, "a key is below the bound in its parent");
-	if (hi.key != NULL && key_cmp(page_key(p, last), p->slot[last].len, hi.key, hi.len) >= 0)
+	if (hi.key != NULL && key_cmp(b.key, b.len, hi.key, hi.len) >= 0)
 		return verify_fail(v, id, "a key is above the bound in its parent");
 	return 0;
 }

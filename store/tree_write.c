@@ -11,7 +11,7 @@
 #include <assert.h>
 #include "shm/proc.h"
 #include "store/overlay.h"
-#include "store/page.h"
+#include "store/leaf.h"
 
 static struct page *
 page_mine(const struct tree_writer *w, uint32_t id)
@@ -58,7 +58,6 @@ page_own(struct tree_writer *w, uint32_t id)
 {
 	const struct page	*from;
 	struct page		*to;
-	size_t			 slots;
 	uint32_t		 mine;
 
 	if (page_is_new(w, id))
@@ -68,9 +67,7 @@ page_own(struct tree_writer *w, uint32_t id)
 	mine = overlay_alloc(w->overlay);
 	assert(mine != PAGE_NONE);
 	to = page_mine(w, mine);
-	slots = sizeof(*from) + from->count * sizeof(from->slot[0]);
-	memcpy(to, from, slots);
-	memcpy((uint8_t *)to + from->heap, (const uint8_t *)from + from->heap, PAGE_BYTES - from->heap);
+	page_copy(to, from);
 	to->crc = 0;
 	to->gen = w->gen;
 	to->base = w->base;
@@ -112,7 +109,7 @@ path_find(const struct tree *t, const uint8_t *key, size_t len, struct path *pat
 			return -1;
 		path->id[path->depth] = id;
 		if (p->level == 0) {
-			path->index[path->depth++] = page_search(p, key, len, &path->exact);
+			path->index[path->depth++] = leaf_search(p, key, len, &path->exact);
 			return 0;
 		}
 		path->index[path->depth] = page_child_index(p, key, len);
@@ -141,23 +138,48 @@ put_insert(struct tree_writer *w, uint32_t id, unsigned i, const uint8_t *key, s
 	up->recount = true;
 }
 
-static void
+/* A new leaf to the right, with this entry, where keys come in order, or else the upper half. */
+static bool
+put_leaf_right(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len,
+    const struct doc_val *val, struct put *up)
+{
+	unsigned	 i = path->index[path->depth - 1];
+	struct page	*p = page_mine(w, up->id), *right;
+	uint8_t		 last[KEY_MAX];
+	size_t		 n;
+	bool		 behind = i == p->count && !path->exact;
+
+	up->split = up->recount = true;
+	up->right = page_new(w, 0);
+	right = page_mine(w, up->right);
+	if (behind) {
+		n = leaf_key(p, i - 1, last);
+		up->seplen = key_between(last, n, key, len);
+		memcpy(up->sep, key, up->seplen);
+		(void)leaf_put(right, 0, false, key, len, val);
+		p->next = p->run = 0;
+	} else
+		leaf_cut(p, right, i, up->sep, &up->seplen);
+	page_agg(right, 0, right->count, &up->right_agg);
+	return behind;
+}
+
+/* false: the leaf was cut in two, its documents are what they were, and the put is still to be made. */
+static bool
 put_leaf(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val,
     struct put *up)
 {
 	int		 leaf = path->depth - 1;
-	unsigned	 i = path->index[leaf];
 	struct page	*p;
+	bool		 made;
 
 	up->id = page_own(w, path->id[leaf]);
-	if (path->exact)
-		page_set(page_mine(w, up->id), i, val);
-	else
-		put_insert(w, up->id, i, key, len, val, up);
-	if (up->recount) {
-		p = page_mine(w, up->id);
+	p = page_mine(w, up->id);
+	made = leaf_put(p, path->index[leaf], path->exact, key, len, val) ||
+	    put_leaf_right(w, path, key, len, val, up);
+	if (up->recount)
 		page_agg(p, 0, p->count, &up->agg);
-	}
+	return made;
 }
 
 /* One level up: the child's new id and sums, and its new neighbour.  `change` is what the put added. */
@@ -220,41 +242,79 @@ put_change(const struct doc_val *old, const struct doc_val *val, struct agg *cha
 	return was.max_seq <= change->max_seq;
 }
 
+/*
+ * A leaf may have to be cut more than once until there is room for what makes the rows
+ * of all its entries wider; each cut takes half of its bytes away.
+ */
+#define CUTS_MAX	15u
+#define CUTS_LEVELS	4u	/* what they can add to the tree's height */
+
+/* Pages for whatever the put needs. */
+static int
+put_reserve(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val)
+{
+	unsigned	depth = (unsigned)path->depth, leaf = depth - 1;
+
+	if (depth == 0 || leaf_fits(page_get(&w->t, path->id[leaf], 0), path->index[leaf], path->exact, key, len, val))
+		return overlay_reserve(w->overlay, depth + 1);
+	return overlay_reserve(w->overlay, (CUTS_MAX + 1) * (2 * (depth + CUTS_LEVELS) + 2));
+}
+
+/* One round, from the leaf to the root.  false: another one is needed. */
+static bool
+put_along(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val,
+    const struct agg *change, bool recount)
+{
+	static const struct agg	 nothing;
+	struct put		 up;
+	bool			 made;
+
+	up.split = false;
+	up.recount = recount;
+	made = put_leaf(w, path, key, len, val, &up);
+	for (int i = path->depth - 2; i >= 0; i--)
+		put_interior(w, path, i, made ? change : &nothing, &up);
+	put_root(w, &up);
+	return made;
+}
+
 int
 tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_val *val, struct doc_val *old)
 {
 	static const struct doc_val	 none = { .flags = DOC_TOMBSTONE };
 	struct path			 path;
-	struct put			 up;
 	struct agg			 change;
-	int				 leaf;
+	bool				 recount, exact;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	assert(len > 0 && len <= KEY_MAX);
 	if (path_find(&w->t, key, len, &path) == -1)
 		return -1;
-	if (path.depth == TREE_LEVELS) {	/* the next checkpoint makes it flat again */
+	if (path.depth + (int)CUTS_LEVELS > (int)TREE_LEVELS) {	/* the next checkpoint makes it flat again */
 		errno = ENOSPC;
 		return -1;
 	}
-	if (overlay_reserve(w->overlay, 2 * (unsigned)path.depth + 2) == -1)
+	if (put_reserve(w, &path, key, len, val) == -1)
 		return -1;
 	if (path.depth == 0) {
 		w->t.root = path.id[0] = page_new(w, 0);
 		path.index[0] = 0;
 		path.depth = 1;
 	}
-	leaf = path.depth - 1;
 	*old = none;
-	if (path.exact)
-		page_val(page_get(&w->t, path.id[leaf], 0), path.index[leaf], old);
-	up.split = false;
-	up.recount = !put_change(old, val, &change);
-	put_leaf(w, &path, key, len, val, &up);
-	for (int i = leaf - 1; i >= 0; i--)
-		put_interior(w, &path, i, &change, &up);
-	put_root(w, &up);
-	if (!path.exact)
+	exact = path.exact;
+	if (exact)
+		leaf_val(page_get(&w->t, path.id[path.depth - 1], 0), path.index[path.depth - 1], old);
+	recount = !put_change(old, val, &change);
+	for (unsigned cuts = 0; !put_along(w, &path, key, len, val, &change, recount);) {
+		if (++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
+			errno = EILSEQ;
+			return -1;
+		}
+		if (path_find(&w->t, key, len, &path) == -1)
+			return -1;
+	}
+	if (!exact)
 		memset(old, 0, sizeof(*old));
 	return 0;
 }
@@ -315,7 +375,10 @@ remove_entries(struct tree_writer *w, uint32_t id, unsigned i, unsigned n)
 	}
 	if (n != 0) {
 		id = page_own(w, id);
-		page_erase(page_mine(w, id), i, n);
+		if (page_mine(w, id)->level == 0)
+			leaf_erase(page_mine(w, id), i, n);
+		else
+			page_erase(page_mine(w, id), i, n);
 	}
 	return id;
 }
@@ -376,8 +439,8 @@ remove_leaf(const struct removal *r, uint32_t id, bool lo, bool hi)
 	bool			 exact;
 	unsigned		 i, j;
 
-	i = lo ? page_search(p, r->lo, r->lolen, &exact) : 0;
-	j = hi ? page_search(p, r->hi, r->hilen, &exact) : p->count;
+	i = lo ? leaf_search(p, r->lo, r->lolen, &exact) : 0;
+	j = hi ? leaf_search(p, r->hi, r->hilen, &exact) : p->count;
 	return remove_entries(r->w, id, i, j - i);
 }
 

@@ -244,6 +244,43 @@ the_highest_seq_is_exact_when_a_lower_one_replaces_it(void **state)
 	bed_close(&b);
 }
 
+/* Rows of three bytes become rows of 36: a leaf has to be cut more than once. */
+static void
+documents_of_one_moment_make_room_for_those_of_another(void **state)
+{
+	struct bed	b;
+	struct model	m = { 0 };
+	uint8_t		key[KEY_MAX];
+	char		path[32];
+	size_t		len;
+
+	(void)state;
+	rnd_state = 11;
+	bed_open(&b);
+	for (unsigned i = 0; i < 3000; i++) {
+		struct doc_val	val = { .seq = ++b.seq, .time_ms = 5, .segment = 1, .offset = 8 }, old;
+
+		len = key_make(key, 1, path, (size_t)snprintf(path, sizeof(path), "%05u", i));
+		assert_int_equal(tree_put(&b.w, key, len, &val, &old), 0);
+		model_put(&m, key, len, &val, &old);
+	}
+	assert_true(b.o.in_use < 9);
+	bed_publish(&b, PIN_NONE);
+	for (unsigned i = 0; i < 300; i++) {
+		struct doc_val	val, old, want;
+
+		rnd_val(&val, UINT64_MAX - rnd(1000));
+		len = key_make(key, 1, path, (size_t)snprintf(path, sizeof(path), "%05u%s", (unsigned)rnd(3000),
+		    rnd(2) ? "" : "-and-more"));
+		assert_int_equal(tree_put(&b.w, key, len, &val, &old), 0);
+		model_put(&m, key, len, &val, &want);
+		assert_val(&old, &want);
+		assert_tree_is(&b.w.t, &m);
+	}
+	model_free(&m);
+	bed_close(&b);
+}
+
 /* The overlay ends here: nothing can be allocated beyond what is. */
 static void
 bed_exhaust(struct bed *b)
@@ -383,6 +420,7 @@ main(void)
 		cmocka_unit_test(a_pinned_generation_never_changes),
 		cmocka_unit_test(keys_in_order_fill_their_pages),
 		cmocka_unit_test(keys_in_order_in_one_folder_of_many_fill_their_pages),
+		cmocka_unit_test(documents_of_one_moment_make_room_for_those_of_another),
 		cmocka_unit_test(a_put_without_room_changes_nothing),
 		cmocka_unit_test(a_remove_without_room_changes_nothing),
 	};
