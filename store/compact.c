@@ -237,7 +237,8 @@ compact_budget(struct store *s, struct compaction *c, bool idle)
 	c->owed += (int64_t)(near < 128 ? died * near / 128 : died + died * 3 * (near - 128) / 128);
 	if (c->owed > OWED_MAX)
 		c->owed = OWED_MAX;
-	if (idle && c->owed < (int64_t)IDLE_MOVE)
+	/* each segment gets emptier by itself: beforehand is done only what time may not be left for */
+	if (idle && near >= 128 && c->owed < (int64_t)IDLE_MOVE)
 		return IDLE_MOVE;
 	return c->owed > 0 ? (uint64_t)c->owed : 0;
 }

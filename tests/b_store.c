@@ -740,6 +740,36 @@ disk_use_is_bounded_when_the_same_names_are_written_for_ever(void **state)
 	compare_live();
 }
 
+/* What compaction may move for `died` bytes that died since. */
+static uint64_t
+budget(uint64_t died, bool idle)
+{
+	struct compaction	c = { 0 };
+
+	f.s.died = died;
+	return compact_budget(&f.s, &c, idle);
+}
+
+static void
+compaction_moves_unasked_only_where_space_is_half_way_to_its_end(void **state)
+{
+	unsigned	early = 0, late = 0;
+
+	(void)state;
+	make_tenant(0);
+	for (unsigned i = 0; late == 0 && i < 20000; i++) {
+		put(0, i < NAMES ? i : rnd(NAMES), 4000);
+		flush();
+
+		uint64_t	may = budget(1 << 20, false);
+
+		assert_true(budget(0, true) == (may < 1 << 20 ? 0 : 128 << 10));
+		early += may != 0 && may < 1 << 20;
+		late += may >= 1 << 20;
+	}
+	assert_true(early > 0 && late > 0);
+}
+
 static void
 a_segment_that_was_begun_and_left_gets_its_list_first(void **state)
 {
@@ -886,6 +916,7 @@ main(void)
 		T(a_store_without_its_checkpoint_is_rebuilt),
 		T(the_published_checkpoint_stays_until_the_next_root_is_public),
 		T(disk_use_is_bounded_when_the_same_names_are_written_for_ever),
+		T(compaction_moves_unasked_only_where_space_is_half_way_to_its_end),
 		T(a_segment_that_was_begun_and_left_gets_its_list_first),
 		T(a_segment_without_memory_for_its_list_gets_it_with_the_next_write),
 		T(a_record_of_our_own_may_be_as_large_as_a_list_gets),
