@@ -874,7 +874,7 @@ what_was_built_on_a_damaged_checkpoint_is_given_back(void **state)
 	(void)state;
 	for (unsigned t = 0; t < TENANTS; t++)
 		make_tenant(t);
-	while (f.checkpoints < 2 || f.s.ck.head.npages < 16)
+	while (f.checkpoints < 2 || f.s.ck.head.npages < 5)
 		random_step();
 	for (unsigned i = 0; i < NAMES; i += 7)
 		put(0, i, 100);
