@@ -97,7 +97,7 @@ stage_prepare(struct store *s, int niov)
 {
 	struct batch	*b = &s->batch;
 
-	if (grow((void **)&b->iov, &b->capiov, b->niov + (unsigned)niov + 4, sizeof(*b->iov)) == -1 ||
+	if (grow((void **)&b->iov, &b->capiov, b->niov + (unsigned)niov + 3, sizeof(*b->iov)) == -1 ||
 	    grow((void **)&b->owned, &b->capowned, b->nowned + 1, sizeof(*b->owned)) == -1)
 		return -1;
 	return 0;
@@ -739,8 +739,6 @@ batch_write(struct store *s)
 {
 	struct batch		*b = &s->batch;
 	struct commit_rec	*c = &b->commit;
-	const void		*zeros;
-	size_t			 ahead;
 
 	RUNS_IN(IN_COMMITTER | IN_TEST);
 	if (store_faulted(s))
@@ -753,9 +751,7 @@ batch_write(struct store *s)
 	};
 	c->rec_crc = crc32c(0, (const uint8_t *)c + 12, sizeof(*c) - 12);
 	b->iov[b->niov++] = (struct iovec){ c, sizeof(*c) };
-	if ((ahead = log_ahead(&s->log, b->bytes + sizeof(*c), &zeros)) != 0)
-		b->iov[b->niov++] = (struct iovec){ (void *)(uintptr_t)zeros, ahead };
-	if (log_write(&s->log, 0, b->iov, (int)b->niov) == -1) {
+	if (log_write(&s->log, 0, b->iov, (int)b->niov) == -1 || log_ahead(&s->log, b->bytes + sizeof(*c)) == -1) {
 		if (errno == ENOSPC || errno == EDQUOT)
 			full_in_write(s);
 		else

@@ -496,24 +496,32 @@ too_much:
 	return -1;
 }
 
-/* A batch that is larger than what is written ahead has its data to sync, in any case: nothing is gained. */
-size_t
-log_ahead(struct log *l, uint64_t bytes, const void **zeros)
+/*
+ * A batch that is larger than what is written ahead has its data to sync, in any
+ * case: nothing is gained.  A page at a time: what is written at once becomes one
+ * large folio, and each batch in it would count as that many dirty bytes.
+ */
+int
+log_ahead(struct log *l, uint64_t bytes)
 {
-	static uint8_t	none[LOG_AHEAD];	/* not const: so it takes no room in the program's file */
-	uint64_t	end = l->pos.offset + bytes, limit = l->pos.offset + log_left(l), to;
+	uint64_t	end = l->pos.offset + bytes, limit = l->pos.offset + log_left(l), to, next;
 
-	if (l->ahead_segment != l->pos.segment || l->ahead < end) {
-		l->ahead_segment = l->pos.segment;
-		l->ahead = end;
-	} else
+	RUNS_IN(WRITERS);
+	if (l->ahead_segment == l->pos.segment && l->ahead >= end)
 		return 0;
-	if (bytes >= LOG_AHEAD || end >= limit)
+	l->ahead_segment = l->pos.segment;
+	l->ahead = end;
+	if (bytes >= LOG_AHEAD)
 		return 0;
 	to = end + LOG_AHEAD < limit ? end + LOG_AHEAD : limit;
+	for (; l->ahead < to; l->ahead = next) {
+		next = (l->ahead / PAGE_BYTES + 1) * PAGE_BYTES;
+		if (segment_zero(l->fd, l->ahead, next < to ? next : to) == -1)
+			/* no room, where a file system copies what is written: the batch is there, this is not needed */
+			return log_is_room_error(errno) ? 0 : fail_for_good(l, errno, "write to", l->pos.segment);
+	}
 	l->ahead = to;
-	*zeros = none;
-	return (size_t)(to - end);
+	return 0;
 }
 
 /* Does the newest segment still have a name?  Somebody may have removed it beneath us. */

@@ -132,14 +132,14 @@ uint64_t log_left(const struct log *);
  */
 int	log_write(struct log *, uint64_t off, struct iovec *iov, int n);
 /*
- * How many zeros to write behind `bytes` at pos, in the same call: segments are
- * allocated, but a file system with unwritten extents (ext4, xfs) notes the
- * first write to a block in its journal, and the sync has to write and flush
- * that as well (store/README.md has what it costs).  Zeros written ahead in
- * pieces make it one sync in many.  Points *zeros at them; at most LOG_AHEAD.
+ * Behind a batch of `bytes` at pos that was written: zeros, where none are yet.
+ * Segments are allocated, but a file system with unwritten extents (ext4, xfs)
+ * notes the first write to a block in its journal, and the sync has to write and
+ * flush that as well (store/README.md has what it costs).  Zeros written ahead,
+ * LOG_AHEAD bytes at a time, make it one sync in many.  0, also where there is no room; -1 as log_write().
  */
 #define LOG_AHEAD	65536u
-size_t	log_ahead(struct log *, uint64_t bytes, const void **zeros);
+int	log_ahead(struct log *, uint64_t bytes);
 /*
  * One fdatasync of the newest segment; safe from the sync thread while nothing is written (L1).
  * ENOENT: the file has no name any more: what is in it will be nowhere.
