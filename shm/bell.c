@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 #include "shm/bell.h"
@@ -17,25 +18,59 @@ _Static_assert(sizeof(time_t) == sizeof(long), "SYS_futex takes a struct timespe
  * The ring counter moves before the wake-up, so a sleeper that is on its way
  * into the kernel finds another value than its ticket and comes back.
  */
+static void
+wake(struct bell *b)
+{
+	/* release: pairs with the acquire in bell_arm_for() */
+	atomic_fetch_add_explicit(&b->rings, 1, memory_order_release);
+	syscall(SYS_futex, &b->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool
+asleep(struct bell *b)
+{
+	/* the caller's work before the look at the sleeper: pairs with the fence in bell_arm_for() (I4) */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* acquire: its patience; pairs with the release in bell_arm_for() */
+	return atomic_load_explicit(&b->sleepers, memory_order_acquire) != 0;
+}
+
 void
 bell_ring(struct bell *b)
 {
-	/* the caller's work before the look at the sleeper: pairs with the fence in bell_arm() (I4) */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&b->sleepers, memory_order_relaxed) == 0)
-		return;
-	/* release: pairs with the acquire in bell_arm() */
-	atomic_fetch_add_explicit(&b->rings, 1, memory_order_release);
-	syscall(SYS_futex, &b->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	if (asleep(b))
+		wake(b);
+}
+
+void
+bell_add(struct bell *b, unsigned n)
+{
+	/*
+	 * relaxed: a number, it publishes nothing, and comes behind the sleeper's own
+	 * store (asleep()).  Whoever goes to sleep has looked and found nothing, so all that comes
+	 * is counted here; what is counted and was found wakes the next sleep too early.
+	 */
+	if (asleep(b) && atomic_fetch_sub_explicit(&b->patience, (int32_t)n, memory_order_relaxed) <= (int32_t)n)
+		wake(b);
 }
 
 uint32_t
 bell_arm(struct bell *b)
 {
+	return bell_arm_for(b, 1);
+}
+
+uint32_t
+bell_arm_for(struct bell *b, unsigned n)
+{
 	uint32_t	ticket;
 
-	/* a store, not an addition: what a sleeper killed in its sleep left behind is put right here */
-	atomic_store_explicit(&b->sleepers, 1, memory_order_relaxed);
+	atomic_store_explicit(&b->patience, (int32_t)n, memory_order_relaxed);
+	/*
+	 * a store, not an addition: what a sleeper killed in its sleep left behind is put right here.
+	 * release: patience; pairs with the acquire in asleep()
+	 */
+	atomic_store_explicit(&b->sleepers, 1, memory_order_release);
 	/* acquire: whoever moved it before had set work, and the caller's look must find that */
 	ticket = atomic_load_explicit(&b->rings, memory_order_acquire);
 	/* the announcement before the look for work: pairs with the fence in bell_ring() (I4) */

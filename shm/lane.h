@@ -75,6 +75,7 @@ struct lane {		/* in the region, one per worker */
 	_Alignas(64) _Atomic(uint32_t) done_head;	/* W: committer  R: worker */
 	_Alignas(64) _Atomic(uint32_t) done_tail;	/* W: worker */
 	_Alignas(64) _Atomic(uint32_t) worker_sleeps;	/* W: worker: 1 around its epoll_wait  R: committer */
+	_Atomic(uint32_t) worker_cpu;			/* W: worker: where it went to sleep  R: committer */
 	_Alignas(64) uint16_t	 sub_ring[LANE_SLOTS];	/* W: worker */
 	uint16_t		 done_ring[LANE_SLOTS];	/* W: committer */
 	struct lane_slot	 slots[LANE_SLOTS];
@@ -134,6 +135,14 @@ bool	lane_arm(struct lane_worker *);
 void	lane_disarm(struct lane_worker *);
 
 /* --- committer --------------------------------------------------------- */
+
+/* The CPU that the lane's worker last went to sleep on: a hint, it may wake elsewhere. */
+static inline unsigned
+lane_worker_cpu(const struct lane *l)
+{
+	/* relaxed: a hint */
+	return atomic_load_explicit(&l->worker_cpu, memory_order_relaxed);
+}
 
 /*
  * Master, while no committer lives: its predecessor crashed, so each slot that

@@ -23,6 +23,7 @@
 #include <bsd/string.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ struct committer {
 	struct syncer		*syncer;
 	struct checkpointer	*checkpointer;
 	struct scrub		*scrub;
+	unsigned		 patience;	/* submissions to come before it is worth to wake us, where we wait in any case */
 	uint64_t		 written_at;	/* a client's write was last in a batch */
 	uint64_t		 logged_at;	/* anything was */
 	struct compaction	 compaction;
@@ -188,18 +190,31 @@ complete(uint16_t lane, uint16_t slot, const struct result *r)
 }
 
 static void
-wake_workers(void)
+wake_worker(unsigned i)
 {
 	uint64_t	one = 1;
 
-	for (unsigned i = 0; i < c.region->nlanes; i++) {
-		if (!c.wake[i])
-			continue;
-		c.wake[i] = 0;
-		/* EAGAIN: it is awake many times over */
-		if (write(c.boot->wake[i], &one, sizeof(one)) == -1 && errno != EAGAIN)
-			log_warn("waking worker %u", i);
-	}
+	c.wake[i] = 0;
+	/* EAGAIN: it is awake many times over */
+	if (write(c.boot->wake[i], &one, sizeof(one)) == -1 && errno != EAGAIN)
+		log_warn("waking worker %u", i);
+}
+
+/*
+ * Those that sleep on other CPUs first: one that wakes up on ours may take it
+ * from us at once, and the others would sleep on beside an idle CPU.
+ */
+static void
+wake_workers(void)
+{
+	unsigned	here = (unsigned)sched_getcpu();
+
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		if (c.wake[i] && lane_worker_cpu(&c.region->lanes[i]) != here)
+			wake_worker(i);
+	for (unsigned i = 0; i < c.region->nlanes; i++)
+		if (c.wake[i])
+			wake_worker(i);
 }
 
 static int
@@ -730,8 +745,10 @@ round_once(void)
 	uint64_t		 now, oldest;
 	enum checkpoint_event	 e;
 	int64_t			 wait;
+	unsigned		 here;
 	bool			 held;
 
+	c.patience = 1;
 	finish_sync();
 	settle_refusals();	/* before a suspect is looked at: it wants nothing beside it */
 	collect();
@@ -757,8 +774,10 @@ round_once(void)
 	if (s->error != ERR_NONE && s->error != ERR_SYNC)
 		on_error();
 	unlink_dropped(oldest);
-	if (syncer_busy(c.syncer))
+	if (syncer_busy(c.syncer)) {
+		c.patience = GATHER_FEW;	/* its end rings */
 		return e == CHECKPOINT_NOTHING ? IDLE_US : 0;
+	}
 	if (!held && !c.alone)
 		housekeep(now);
 	if (s->error != ERR_NONE && s->error != ERR_SYNC)
@@ -769,9 +788,12 @@ round_once(void)
 			return pause_us(e, now);
 		return 0;
 	}
-	wait = c.alone ? 0 : gather_wait(&c.gather, c.filling.n + queue_length(c.queue), monotonic_us());
-	if (wait > 0)
+	here = c.filling.n + queue_length(c.queue);
+	wait = c.alone ? 0 : gather_wait(&c.gather, here, monotonic_us());
+	if (wait > 0) {
+		c.patience = gather_more(&c.gather, here);
 		return wait;
+	}
 	write_batch();
 	return 0;
 }
@@ -1072,7 +1094,7 @@ static void
 sleep_for(int64_t us)
 {
 	struct bell	*b = &c.region->head->committer_bell;
-	uint32_t	 ticket = bell_arm(b);
+	uint32_t	 ticket = bell_arm_for(b, c.patience);
 	bool		 left;
 
 	/* the master is gone: TERM has come and stays, only the time is waited for */

@@ -20,6 +20,14 @@ gather_all(const struct gather *g, unsigned here)
 	return here >= g->expect;
 }
 
+unsigned
+gather_more(const struct gather *g, unsigned here)
+{
+	unsigned	missing = gather_all(g, here) ? 1 : g->expect - here;
+
+	return missing > GATHER_FEW ? missing / 2 : missing;
+}
+
 int64_t
 gather_wait(const struct gather *g, unsigned here, uint64_t now_us)
 {

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define GATHER_FEW	16u	/* writers that are not worth a wake-up of their own */
 #define GATHER_FAST_US	300	/* syncs shorter than this are not waited for */
 
 struct gather {			/* all zero: start */
@@ -27,6 +28,12 @@ struct gather {			/* all zero: start */
 void	gather_answered(struct gather *, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us);
 /* All who are probably about are among the `here` writers of the batch. */
 bool	gather_all(const struct gather *, unsigned here);
+/*
+ * With how many more it pays to wake up while waiting: each wake-up is worth
+ * some twenty writes' work, often on the CPU that the workers need.  Half of
+ * those who are missing, so that most are worked on while the others come.
+ */
+unsigned gather_more(const struct gather *, unsigned here);
 /* Microseconds to wait on with `here` writers in the batch; 0: sync now. */
 int64_t	gather_wait(const struct gather *, unsigned here, uint64_t now_us);
 

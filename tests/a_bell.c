@@ -141,6 +141,76 @@ nobody_asleep_means_the_word_stays_and_no_system_call_is_made(void **state)
 }
 
 static void
+a_patient_sleeper_is_woken_with_enough_or_by_a_ring(void **state)
+{
+	struct bell	*b = t_shared(sizeof(*b));
+
+	(void)state;
+	bell_arm_for(b, 10);
+	bell_add(b, 4);
+	bell_add(b, 5);
+	assert_int_equal(b->rings, 0);
+	bell_add(b, 1);
+	assert_int_equal(b->rings, 1);
+	bell_add(b, 1);
+	assert_int_equal(b->rings, 2);
+	bell_arm_for(b, 10);
+	bell_add(b, 200);
+	assert_int_equal(b->rings, 3);
+	bell_arm_for(b, 10);
+	bell_ring(b);
+	assert_int_equal(b->rings, 4);
+	bell_arm(b);		/* nothing is left of another's patience */
+	bell_add(b, 1);
+	assert_int_equal(b->rings, 5);
+	bell_disarm(b);
+	bell_add(b, 1);
+	assert_int_equal(b->rings, 5);
+}
+
+struct counted {
+	struct bell		bell;
+	_Atomic(uint32_t)	work;
+};
+
+/* `pieces` of work in groups of a few, from one of two. */
+static void
+count_in(struct counted *c, unsigned pieces, unsigned seed)
+{
+	while (pieces > 0) {
+		unsigned	n = 1 + (seed = seed * 1103515245 + 12345) / 65536 % 3;
+
+		n = n < pieces ? n : pieces;
+		atomic_fetch_add_explicit(&c->work, n, memory_order_release);
+		bell_add(&c->bell, n);
+		pieces -= n;
+	}
+}
+
+/* However the work comes, a sleeper without a limit is woken for it: none of what it waits for is lost. */
+static void
+all_that_a_patient_sleeper_waits_for_is_counted(void **state)
+{
+	struct counted	*c = t_shared(sizeof(*c));
+
+	(void)state;
+	for (unsigned round = 0; round < 300; round++) {
+		pid_t		a, b;
+		uint32_t	ticket;
+
+		atomic_store(&c->work, 0);
+		ticket = bell_arm_for(&c->bell, 200);
+		assert_int_equal(atomic_load(&c->work), 0);
+		a = t_fork(count_in(c, 100, round));
+		b = t_fork(count_in(c, 100, ~round));
+		bell_sleep(&c->bell, ticket, -1);
+		assert_int_equal(atomic_load(&c->work), 200);
+		assert_int_equal(t_wait(a), 0);
+		assert_int_equal(t_wait(b), 0);
+	}
+}
+
+static void
 a_sleep_ends_at_its_limit(void **state)
 {
 	struct bell	*b = t_shared(sizeof(*b));
@@ -173,6 +243,8 @@ main(void)
 	const struct CMUnitTest	tests[] = {
 		cmocka_unit_test(nobody_asleep_means_the_word_stays_and_no_system_call_is_made),
 		cmocka_unit_test(a_ring_between_arm_and_sleep_is_not_slept_over),
+		cmocka_unit_test(a_patient_sleeper_is_woken_with_enough_or_by_a_ring),
+		cmocka_unit_test(all_that_a_patient_sleeper_waits_for_is_counted),
 		cmocka_unit_test(a_sleep_ends_at_its_limit),
 		cmocka_unit_test(what_a_sleeper_killed_in_its_sleep_leaves_is_put_right_by_the_next),
 		cmocka_unit_test(work_and_sleep_that_cross_are_seen_by_one_of_them),

@@ -126,6 +126,13 @@ writers_just_answered_are_waited_for_a_third_of_a_sync(void **state)
 	assert_int_equal(gather_wait(&g, 32, 10000), 1000);
 	assert_int_equal(gather_wait(&g, 63, 10600), 400);
 	assert_int_equal(gather_wait(&g, 64, 10600), 0);
+	assert_int_equal(gather_more(&g, 0), 32);
+	assert_int_equal(gather_more(&g, 40), 12);
+	assert_int_equal(gather_more(&g, 48), 16);
+	assert_int_equal(gather_more(&g, 63), 1);
+	assert_int_equal(gather_more(&g, 64), 1);
+	assert_false(gather_all(&g, 63));
+	assert_true(gather_all(&g, 64));
 	assert_int_equal(gather_wait(&g, 40, 11000), 0);
 	/* one of two went away: waited for once, then not any more */
 	gather_answered(&g, 1, 1, 3000, 20000);

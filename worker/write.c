@@ -98,7 +98,7 @@ submit(struct worker *w, struct conn *c)
 	x->built = false;	/* the lane's now: freed when it is collected */
 	ws->waiting[x->slot] = c;
 	ws->under_way++;
-	ws->ring = true;
+	ws->ring++;
 	conn_to(c, CONN_WAIT);
 }
 
@@ -132,10 +132,10 @@ write_step_queue(struct worker *w, struct conn *c)
 void
 write_ring(struct worker *w)
 {
-	if (!w->writes.ring)
+	if (w->writes.ring == 0)
 		return;
-	w->writes.ring = false;
-	bell_ring(&w->region.head->committer_bell);
+	bell_add(&w->region.head->committer_bell, w->writes.ring);
+	w->writes.ring = 0;
 }
 
 /* --- beginning -------------------------------------------------------------- */
@@ -615,7 +615,7 @@ write_attach(struct worker *w)
 	arena_reclaim(arena, w->lane, is_kept, &o);
 	for (i = 0; i < o.n; i++)
 		submit_adopt(arena, w->lane, o.submit[i]);
-	w->writes.ring = o.n > 0;	/* it may have died before it did */
+	w->writes.ring = o.n;	/* it may have died before it did */
 	if (o.n > 0)
 		log_info("%u write%s of the last worker on this lane still under way", o.n, log_s(o.n));
 	free(o.keep);

@@ -44,7 +44,7 @@ struct writes {
 	struct lane_worker	 lane;
 	struct conn		*waiting[LANE_SLOTS];	/* by slot; NULL: nobody (an orphan, a closed connection) */
 	unsigned		 under_way;		/* submitted and not collected, orphans too */
-	bool			 ring;			/* something was submitted in this round */
+	unsigned		 ring;			/* submissions of this round */
 	struct conn_queue	 queue;			/* connections in QUEUE, in order */
 	SLIST_HEAD(write_list, write) spares;
 	unsigned		 nspares;
