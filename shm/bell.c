@@ -73,7 +73,7 @@ bell_arm_for(struct bell *b, unsigned n)
 	atomic_store_explicit(&b->sleepers, 1, memory_order_release);
 	/* acquire: whoever moved it before had set work, and the caller's look must find that */
 	ticket = atomic_load_explicit(&b->rings, memory_order_acquire);
-	/* the announcement before the look for work: pairs with the fence in bell_ring() (I4) */
+	/* the announcement before the look for work: pairs with the fence in asleep() (I4) */
 	atomic_thread_fence(memory_order_seq_cst);
 	return ticket;
 }

@@ -34,7 +34,7 @@ void	bell_add(struct bell *, unsigned n);
  * Sleeping is three steps:
  *	uint32_t t = bell_arm(b);	announce
  *	if (there is work) bell_disarm(b);
- *	else bell_sleep(b, t, ms);	sleeps, disarms; ms < 0: no limit
+ *	else bell_sleep(b, t, us);	sleeps, disarms; us < 0: no limit
  * bell_sleep returns early on a ring, a signal or a spurious wake-up: look again.
  */
 uint32_t	bell_arm(struct bell *);

@@ -184,6 +184,7 @@ lane_pending_done(const struct lane_worker *w)
 bool
 lane_arm(struct lane_worker *w)
 {
+	/* relaxed: a hint */
 	atomic_store_explicit(&w->lane->worker_cpu, (uint32_t)sched_getcpu(), memory_order_relaxed);
 	atomic_store_explicit(&w->lane->worker_sleeps, 1, memory_order_relaxed);
 	/* the announcement before the look for work: pairs with the fence in lane_complete() (I4) */

@@ -749,9 +749,9 @@ round_once(void)
 	bool			 held;
 
 	c.patience = 1;
+	collect();		/* who came while a sync ran is somebody to gather for: before its result is taken */
 	finish_sync();
 	settle_refusals();	/* before a suspect is looked at: it wants nothing beside it */
-	collect();
 	look_at_page();
 	now = monotonic_us();
 	look_around(now);
@@ -1047,11 +1047,14 @@ may_leave(void)
 	return is_quiet() && queue_length(c.queue) == 0 && !lanes_have_more();
 }
 
-/* The same as close_log(), now: the next start is to know that the log's end is its end. */
+/*
+ * The same as close_log(), now: the next start is to know that the log's end is its
+ * end.  Not behind a dead master: who waits for our leaving is not to wait for a sync as well.
+ */
 static void
 leave_closed(void)
 {
-	if (!batch_close(&c.store))
+	if (c.leave_at != 0 || !batch_close(&c.store))
 		return;
 	for (write_batch(); syncer_busy(c.syncer); finish_sync())
 		if (!syncer_done(c.syncer))

@@ -363,7 +363,7 @@ unlink_failed(struct store *s, struct segment *g)
 		log_warn("%s: log segment %u, which holds nothing any more, cannot be removed; tried again each %u s",
 		    s->dir, g->number, UNLINK_AGAIN_US / 1000000);
 	g->told = 1;
-	s->unlink_at = monotonic_us() + UNLINK_AGAIN_US;
+	g->unlink_at = monotonic_us() + UNLINK_AGAIN_US;
 	if (error == EIO) {	/* the directory: an error of the log's (F4) */
 		snprintf(s->log.what, sizeof(s->log.what), "removal of log-%010u", g->number);
 		batch_failed(s, error);
@@ -375,13 +375,13 @@ compact_unlink(struct store *s, uint64_t oldest_pin)
 {
 	unsigned	n = 0;
 
-	if (s->error != ERR_NONE || (s->unlink_at != 0 && monotonic_us() < s->unlink_at))
+	if (s->error != ERR_NONE)
 		return 0;
-	s->unlink_at = 0;
 	for (unsigned i = 0; i + 1 < s->log.nseg;) {
 		struct segment	*g = &s->log.seg[i];
 
-		if (!g->dropped || s->root.gen < g->dropped_gen || oldest_pin < g->dropped_gen) {
+		if (!g->dropped || s->root.gen < g->dropped_gen || oldest_pin < g->dropped_gen ||
+		    (g->told && monotonic_us() < g->unlink_at)) {
 			i++;
 			continue;
 		}

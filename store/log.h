@@ -36,7 +36,8 @@ struct segment {		/* one live segment file */
 	uint64_t	maplen;
 	uint64_t	data;		/* when opened or created, of the newest: behind this it is all unwritten; else 0 */
 	uint8_t		stays;		/* damaged: compaction leaves it alone (store.c) */
-	uint8_t		told;		/* that it cannot be unlinked (store.c) */
+	uint8_t		told;		/* it could not be unlinked (compact.c), ... */
+	uint64_t	unlink_at;	/* ... and is tried again then: monotonic us */
 	uint8_t		dropped;	/* its REC_DROP_SEGMENT is in the batch of ... */
 	uint64_t	dropped_gen;	/* ... this generation */
 };

@@ -128,7 +128,6 @@ struct store {
 	uint64_t	 tail;		/* log bytes behind the checkpoint */
 	uint64_t	 growth;	/* bytes of a new checkpoint that are about documents which ck does not know */
 	uint64_t	 died;		/* bytes of records that stopped counting as live: compaction's measure of work */
-	uint64_t	 unlink_at;	/* monotonic us; a segment could not be unlinked: not again before; 0: at once */
 	uint64_t	 held_since;	/* monotonic us; a new segment waits for space to come free; 0: none does */
 	/* recovery: submissions found in the log */
 	void		 (*found)(void *, uint16_t lane, uint32_t number, const struct result *);

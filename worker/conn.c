@@ -214,6 +214,9 @@ settle(struct worker *w, struct conn *c, enum step step)
 	}
 	if (c->close && c->state == CONN_HEAD && c->out == NULL) {
 		if (c->eof || (!c->unread && w->in.n == 0 && !c->readable)) {
+			/* what comes now makes close() reset the connection, with all that has not left: it leaves first */
+			if (!c->eof)
+				shutdown(c->fd, SHUT_WR);
 			conn_close(w, c);
 			return;
 		}
