@@ -714,6 +714,21 @@ pause_us(enum checkpoint_event e, uint64_t now)
 	return us < IDLE_US ? us : IDLE_US;
 }
 
+/* Page 0 is the head: read anew, a worker that opens the file now needs it.  Our own mapping may be older. */
+static bool
+checkpoint_page_ok(struct store *s, uint32_t page)
+{
+	struct checkpoint	ck;
+
+	if (page != 0)
+		return page_whole(&s->w.t, page | PAGE_CHECKPOINT);
+	if (checkpoint_open(&ck, s->dirfd, s->ck.head.number, false) == 0) {
+		checkpoint_close(&ck);
+		return true;
+	}
+	return errno != EILSEQ && errno != ENOENT && errno != EIO;
+}
+
 /*
  * A worker says that a page of the checkpoint is damaged.  It may be mad: we look.
  * With damage in the log the tree is all that knows what was there, and stays.
@@ -730,7 +745,7 @@ look_at_page(void)
 		return;
 	told = atomic_exchange_explicit(word, 0, memory_order_relaxed);
 	if (told >> 32 == s->ck.head.number && !s->damaged && s->error == ERR_NONE &&
-	    !page_whole(&s->w.t, (uint32_t)told | PAGE_CHECKPOINT))
+	    !checkpoint_page_ok(s, (uint32_t)told))
 		s->error = ERR_TREE;
 }
 

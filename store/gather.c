@@ -10,8 +10,10 @@
 void
 gather_answered(struct gather *g, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us)
 {
+	uint64_t	third = sync_us / 3;
+
 	g->expect = answered + waiting;
-	g->until_us = sync_us < GATHER_FAST_US ? 0 : now_us + sync_us / 3;
+	g->until_us = sync_us < GATHER_FAST_US ? 0 : now_us + (third < GATHER_MOST_US ? third : GATHER_MOST_US);
 }
 
 bool

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #define GATHER_FEW	16u	/* writers that are not worth a wake-up of their own */
+#define GATHER_MOST_US	20000	/* waited at most: one sync that took seconds says nothing about the next */
 #define GATHER_FAST_US	300	/* syncs shorter than this are not waited for */
 
 struct gather {			/* all zero: start */

@@ -51,6 +51,7 @@ struct reader {
 	struct checkpoint	 ck;
 	struct mapping		*last;		/* met most recently */
 	struct mapping		*maps[MAP_BUCKETS];
+	uint64_t		 page_told;	/* the last damaged page in the log: checkpoint << 32 | page */
 	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
 	uint8_t			 meta[SUBMIT_META_MAX];	/* of the document read last */
 };
@@ -112,14 +113,14 @@ read_close(struct reader *r)
 
 /* ------------------------------------------------------------- generations */
 
-/* Makes the pinned root's checkpoint the mapped one.  false: it is gone, a newer root must exist. */
-static bool
+/* Makes the pinned root's checkpoint the mapped one.  0; errno: it cannot be had, nothing is mapped then. */
+static int
 map_checkpoint(struct reader *r)
 {
 	struct checkpoint	ck;
 
 	if (r->root.checkpoint == (r->ck.map != NULL ? r->ck.head.number : 0))
-		return true;
+		return 0;
 	if (r->ck.map != NULL)
 		checkpoint_close(&r->ck);
 	memset(&r->ck, 0, sizeof(r->ck));
@@ -127,23 +128,50 @@ map_checkpoint(struct reader *r)
 	r->tree.checked = NULL;
 	r->tree.npages = 0;
 	if (r->root.checkpoint == 0)
-		return true;
-	if (checkpoint_open(&ck, r->dirfd, r->root.checkpoint, false) == -1) {
-		if (errno != ENOENT)
-			log_warn("checkpoint tree-%010u", r->root.checkpoint);
-		return false;
-	}
+		return 0;
+	if (checkpoint_open(&ck, r->dirfd, r->root.checkpoint, false) == -1)
+		return errno;
 	r->ck = ck;
 	r->tree.checkpoint = ck.map;
 	r->tree.checked = ck.checked;
 	r->tree.npages = ck.head.npages;
-	return true;
+	return 0;
 }
 
-/* Pins and copies the newest root.  Bounded: a root whose checkpoint cannot be had serves what its overlay holds. */
+/*
+ * A page of the checkpoint is no good; page 0: its head, or the whole file.  The
+ * committer may never come by it: it is told, and has the tree rebuilt from the
+ * log (store/committer.c).  Who is told: the log once, the committer each time.
+ */
+static void
+tell_page(struct reader *r, uint64_t page)
+{
+	uint64_t	what = (uint64_t)r->root.checkpoint << 32 | (page & UINT32_MAX);
+
+	if (what != r->page_told)
+		log_warnx("checkpoint tree-%010u, offset %llu: damaged %s; what is below it is not served until the tree "
+		    "is rebuilt", r->root.checkpoint, (unsigned long long)page * PAGE_BYTES, page == 0 ? "head, or no such file" : "page");
+	r->page_told = what;
+	/* relaxed: the word is all that is said; the bell orders it before the committer's look */
+	atomic_store_explicit(&r->region->bad_page, what, memory_order_relaxed);
+	bell_ring(&r->region->committer_bell);
+}
+
+static bool
+is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN;
+}
+
+/*
+ * Pins and copies the newest root.  One whose checkpoint is damaged serves what
+ * its overlay holds.  false: there is none yet, or none that can be had for now.
+ */
 static bool
 pin_newest(struct reader *r)
 {
+	int	error = 0;
+
 	for (int tries = 0; tries < 8; tries++) {
 		uint64_t	gen = pin_take(r->pin, &roots_of(r)->newest);
 
@@ -152,9 +180,17 @@ pin_newest(struct reader *r)
 		r->pinned = true;
 		if (!root_read(roots_of(r), gen, &r->root))
 			continue;
-		if (map_checkpoint(r))
-			break;
+		if ((error = map_checkpoint(r)) != ENOENT)
+			break;		/* else it is gone: a newer root must exist */
 	}
+	if (is_shortage(error)) {
+		log_warnx("checkpoint tree-%010u: %s; tried again with the next request", r->root.checkpoint, strerror(error));
+		pin_drop(r->pin);
+		r->pinned = false;
+		return false;
+	}
+	if (error != 0)
+		tell_page(r, 0);
 	r->tree.root = r->root.page;
 	return true;
 }
@@ -283,19 +319,11 @@ damaged(uint32_t segment, uint32_t offset, const char *what)
 	return -1;
 }
 
-/*
- * A page of the checkpoint is no good.  The committer may never come by it: it is
- * told, and has the tree rebuilt from the log (store/committer.c).
- */
+/* Without a checkpoint in the mapping it is the checkpoint that is damaged, whichever page was looked for. */
 static int
 page_damaged(struct reader *r, uint64_t page)
 {
-	log_warnx("checkpoint tree-%010u, offset %llu: damaged page %llu; what is below it is not served until the tree "
-	    "is rebuilt", r->root.checkpoint, (unsigned long long)page * PAGE_BYTES, (unsigned long long)page);
-	/* relaxed: the word is all that is said; the bell orders it before the committer's look */
-	atomic_store_explicit(&r->region->bad_page, (uint64_t)r->root.checkpoint << 32 | (page & UINT32_MAX),
-	    memory_order_relaxed);
-	bell_ring(&r->region->committer_bell);
+	tell_page(r, r->ck.map != NULL ? page : 0);
 	errno = EILSEQ;
 	return -1;
 }

@@ -135,6 +135,9 @@ writers_just_answered_are_waited_for_a_third_of_a_sync(void **state)
 	assert_true(gather_all(&g, 64));
 	assert_int_equal(gather_wait(&g, 40, 11000), 0);
 	/* one of two went away: waited for once, then not any more */
+	gather_answered(&g, 2, 0, 8000000, 12000);	/* the disk stood still for once */
+	assert_int_equal(gather_wait(&g, 1, 12000), GATHER_MOST_US);
+	assert_int_equal(gather_wait(&g, 1, 12000 + GATHER_MOST_US), 0);
 	gather_answered(&g, 1, 1, 3000, 20000);
 	assert_int_equal(gather_wait(&g, 1, 20000), 1000);
 	gather_answered(&g, 1, 0, 3000, 24000);

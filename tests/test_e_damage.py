@@ -7,9 +7,12 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
+
+import pytest
 
 import holdfast
 
@@ -421,7 +424,8 @@ def test_a_missing_segment_is_missed(fresh):
     assert s.look() == set() and s.can_write() == 201
 
 
-def test_a_damaged_checkpoint_page_that_a_worker_meets_is_healed_from_the_log(fresh):
+def checkpointed(fresh):
+    """A store whose tree is a checkpoint that no worker has looked into; (it, tenant, its names, that file's name)."""
     s = Store(fresh, segment_size="4M", workers=1)
     t = s.d.tenant(name="many")
     names = ["d%02d/%04d" % (i % 40, i) for i in range(2500)]
@@ -435,8 +439,43 @@ def test_a_damaged_checkpoint_page_that_a_worker_meets_is_healed_from_the_log(fr
             assert c.ask("PUT", t.path("big/%d" % (i % 3)), b"b" * (1 << 20)).status in (201, 204)
     holdfast.wait_for("a checkpoint", lambda: [n for n in os.listdir(s.d.data) if re.match(r"tree-\d+\Z", n)])
     s.d.stop()
-    s.d.start()  # nobody has looked at a leaf now
-    tree = [n for n in os.listdir(s.d.data) if re.match(r"tree-\d+\Z", n)][0]
+    s.d.start()
+    return s, t, names, [n for n in os.listdir(s.d.data) if re.match(r"tree-\d+\Z", n)][0]
+
+
+@pytest.mark.parametrize("how", ("changed", "cut", "removed"))
+def test_a_damaged_checkpoint_head_that_a_new_worker_meets_is_healed_from_the_log(fresh, how):
+    """The committer has the file mapped since it was whole; a worker that opens it now cannot."""
+    s, t, names, tree = checkpointed(fresh)
+    committer, worker = s.d.committer(), s.d.workers()[0]
+    if how == "changed":
+        s.flip(tree, 20)
+    elif how == "cut":
+        os.truncate(s.path(tree), 8192)
+    else:
+        os.unlink(s.path(tree))
+    os.kill(worker, signal.SIGKILL)
+
+    def get(name):
+        with s.d.connect() as c:
+            return c.ask("GET", t.path(name))
+
+    holdfast.wait_for("another worker", lambda: s.d.workers().get(0) not in (None, worker))
+    first = get(names[0])
+    assert first.status in (200, 500, 503), first
+    s.d.wait_committer(other_than=committer)
+    for n in names[::10]:
+        a = holdfast.wait_for("%s again" % n, lambda: [a for a in [get(n)] if a.status == 200])[0]
+        assert a.body == n.encode()
+    assert s.ready().status == 200
+    told = [line for line in s.d.log if "damaged head" in line]
+    assert 0 < len(told) < 10, told
+    s.d.stop()
+    assert ctl("check", s.d)[0] == 0
+
+
+def test_a_damaged_checkpoint_page_that_a_worker_meets_is_healed_from_the_log(fresh):
+    s, t, names, tree = checkpointed(fresh)
     pages = holdfast.read_file(s.path(tree))
     leaves = [at for at in range(4096, len(pages) - 4095, 4096) if pages[at + 4] == 1]
     assert len(leaves) > 3  # the first has the tenants, the last has "w": neither is the one
