@@ -4,7 +4,6 @@
  * Runs in: committer (all), worker (looking at checkpoint pages, searching).
  */
 #include "config.h"
-#include <stdlib.h>
 #include "store/leaf.h"
 
 #define RUN_ASCENDING	4	/* inserts in a row that make us expect more */
@@ -24,6 +23,16 @@ static inline uint64_t
 mask_of(unsigned width)
 {
 	return width == 0 ? 0 : UINT64_MAX >> (64 - 8 * width);
+}
+
+/* Bytes that any value of a column fits into. */
+static const uint8_t	width_max[LEAF_COLUMNS] = { 2, 2, 8, 8, 4, 4, 4, 4, 4, 4 };
+
+/* The highest low of a column so wide: whatever a row says then, the sum is a value of its type. */
+static inline uint64_t
+low_max(unsigned c, unsigned width)
+{
+	return mask_of(width_max[c]) - mask_of(width);
 }
 
 static inline const uint8_t *
@@ -206,11 +215,13 @@ leaf_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 static bool
 widths_sound(const struct page *p)
 {
-	static const uint8_t	max[LEAF_COLUMNS] = { 2, 2, 8, 8, 4, 4, 4, 4, 4, 4 };
+	for (unsigned c = 0; c < LEAF_COLUMNS; c++) {
+		unsigned	w = widths(p)[c];
 
-	for (unsigned c = 0; c < LEAF_COLUMNS; c++)
-		if (widths(p)[c] > max[c])
+		/* where a sum wrapped, the entries would not fit into the page that they come from */
+		if (w > width_max[c] || load64((const uint8_t *)p + LEAF_LOW + 8 * c) > low_max(c, w))
 			return false;
+	}
 	return widths(p)[COL_AT] != 1 && load64((const uint8_t *)p + LEAF_LOW + 8 * COL_AT) == 0;
 }
 
@@ -304,7 +315,10 @@ stat_add(struct leaf_stat *s, const struct leaf_items *t, unsigned j)
 		s->rest += rest_of(f->len, skip);
 }
 
-/* Width of column c, and its low: 0 where that costs nothing, for there may be lower ones to come. */
+/*
+ * Width of column c, and its low: 0 where that costs nothing, for there may be lower ones to
+ * come, and never above low_max().
+ */
 static unsigned
 stat_width(const struct leaf_stat *s, unsigned c, uint64_t *low)
 {
@@ -317,6 +331,8 @@ stat_width(const struct leaf_stat *s, unsigned c, uint64_t *low)
 		w++;
 	if (w != 0 && s->high[c] <= mask_of(w))
 		*low = 0;
+	if (*low > low_max(c, w))
+		*low = low_max(c, w);
 	return w;
 }
 
@@ -576,7 +592,7 @@ cut_at(const struct page *p, unsigned i)
 	return j != 0 ? j : 1;
 }
 
-void
+bool
 leaf_cut(struct page *p, struct page *right, unsigned i, uint8_t sep[KEY_MAX], size_t *seplen)
 {
 	unsigned	cut = cut_at(p, i), n = p->count, next = p->next, run = p->run;
@@ -587,14 +603,9 @@ leaf_cut(struct page *p, struct page *right, unsigned i, uint8_t sep[KEY_MAX], s
 	leaf_items_clear(&scratch);
 	unpack(p, 0, n);
 	page_init(&left.page, 0, p->gen, p->base);
-	if (!leaf_pack(&left.page, &scratch, 0, cut) || !leaf_pack(right, &scratch, cut, n)) {
-		/* all but one of the entries may have a prefix some bytes longer than what that one took */
-		cut = n / 2;
-		page_init(&left.page, 0, p->gen, p->base);
-		page_init(right, 0, right->gen, right->base);
-		if (!leaf_pack(&left.page, &scratch, 0, cut) || !leaf_pack(right, &scratch, cut, n))
-			abort();
-	}
+	/* of a sound page both fit: a longer prefix takes no more than the head of the entry that left */
+	if (!leaf_pack(&left.page, &scratch, 0, cut) || !leaf_pack(right, &scratch, cut, n))
+		return false;
 	nbefore = leaf_key(p, cut - 1, before);
 	len = leaf_key(p, cut, sep);
 	*seplen = key_between(before, nbefore, sep, len);
@@ -606,4 +617,5 @@ leaf_cut(struct page *p, struct page *right, unsigned i, uint8_t sep[KEY_MAX], s
 		p->next = (uint16_t)next;
 		p->run = (uint8_t)run;
 	}
+	return true;
 }

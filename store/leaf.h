@@ -11,7 +11,7 @@
  *
  *	    0  head (struct page), 29 bytes; its prefix[] begins with
  *	   29  u8 width[LEAF_COLUMNS]: bytes of each column in a row, 0 .. 8
- *	   40  u64 low[LEAF_COLUMNS]: what is added to it
+ *	   40  u64 low[LEAF_COLUMNS]: what is added to it; with any bytes of that width, a value of the field
  *	  120  the `skip` bytes; zeros to a multiple of 4
  *	    .  u32 head of each key: its bytes skip .. skip + 3, big-endian, 0 behind its end
  *	    .  a row for each key, in the same order
@@ -107,8 +107,8 @@ void	leaf_erase(struct page *, unsigned i, unsigned n);
 /*
  * Cuts a leaf of two entries or more: in halves, but where keys come in order, in front of entry i,
  * which the next one is to become.  The upper entries move to `right` (as in
- * page_split()).
+ * page_split()).  false: it is no sound page and stays what it is; `right` holds anything.
  */
-void	leaf_cut(struct page *, struct page *right, unsigned i, uint8_t sep[KEY_MAX], size_t *seplen);
+bool	leaf_cut(struct page *, struct page *right, unsigned i, uint8_t sep[KEY_MAX], size_t *seplen);
 
 #endif

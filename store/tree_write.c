@@ -138,8 +138,15 @@ put_insert(struct tree_writer *w, uint32_t id, unsigned i, const uint8_t *key, s
 	up->recount = true;
 }
 
+/* How far a round of a put came. */
+enum round {
+	ROUND_MADE,
+	ROUND_CUT,		/* the leaf was cut in two, its documents are what they were: another round */
+	ROUND_BAD,		/* nothing of the leaf was changed: it cannot be cut, for it is no sound one */
+};
+
 /* A new leaf to the right, with this entry, where keys come in order, or else the upper half. */
-static bool
+static enum round
 put_leaf_right(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len,
     const struct doc_val *val, struct put *up)
 {
@@ -149,7 +156,7 @@ put_leaf_right(struct tree_writer *w, const struct path *path, const uint8_t *ke
 	size_t		 n;
 	bool		 behind = i == p->count && !path->exact;
 
-	up->split = up->recount = true;
+	up->recount = true;
 	up->right = page_new(w, 0);
 	right = page_mine(w, up->right);
 	if (behind) {
@@ -158,31 +165,36 @@ put_leaf_right(struct tree_writer *w, const struct path *path, const uint8_t *ke
 		memcpy(up->sep, key, up->seplen);
 		(void)leaf_put(right, 0, false, key, len, val);
 		p->next = p->run = 0;
-	} else
-		leaf_cut(p, right, i, up->sep, &up->seplen);
+	} else if (!leaf_cut(p, right, i, up->sep, &up->seplen)) {
+		page_release(w, up->right);
+		return ROUND_BAD;
+	}
+	up->split = true;
 	page_agg(right, 0, right->count, &up->right_agg);
-	return behind;
+	return behind ? ROUND_MADE : ROUND_CUT;
 }
 
-/* false: the leaf was cut in two, its documents are what they were, and the put is still to be made. */
-static bool
+static enum round
 put_leaf(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val,
     struct put *up)
 {
 	int		 leaf = path->depth - 1;
 	struct page	*p;
-	bool		 made;
+	enum round	 made = ROUND_MADE;
 
 	up->id = page_own(w, path->id[leaf]);
 	p = page_mine(w, up->id);
-	made = leaf_put(p, path->index[leaf], path->exact, key, len, val) ||
-	    put_leaf_right(w, path, key, len, val, up);
+	if (!leaf_put(p, path->index[leaf], path->exact, key, len, val))
+		made = put_leaf_right(w, path, key, len, val, up);
 	if (up->recount)
 		page_agg(p, 0, p->count, &up->agg);
 	return made;
 }
 
-/* One level up: the child's new id and sums, and its new neighbour.  `change` is what the put added. */
+/*
+ * One level up: the child's new id and sums, and its new neighbour.  `change` is what the put
+ * added; where it did not, or the leaf was cut, everything is counted again.
+ */
 static void
 put_interior(struct tree_writer *w, const struct path *path, int level, const struct agg *change, struct put *up)
 {
@@ -260,20 +272,19 @@ put_reserve(struct tree_writer *w, const struct path *path, const uint8_t *key, 
 	return overlay_reserve(w->overlay, (CUTS_MAX + 1) * (2 * (depth + CUTS_LEVELS) + 2));
 }
 
-/* One round, from the leaf to the root.  false: another one is needed. */
-static bool
+/* One round, from the leaf to the root.  The tree is whole after it, whatever it says. */
+static enum round
 put_along(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val,
     const struct agg *change, bool recount)
 {
-	static const struct agg	 nothing;
-	struct put		 up;
-	bool			 made;
+	struct put	 up;
+	enum round	 made;
 
 	up.split = false;
 	up.recount = recount;
 	made = put_leaf(w, path, key, len, val, &up);
 	for (int i = path->depth - 2; i >= 0; i--)
-		put_interior(w, path, i, made ? change : &nothing, &up);
+		put_interior(w, path, i, change, &up);
 	put_root(w, &up);
 	return made;
 }
@@ -285,6 +296,7 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	struct path			 path;
 	struct agg			 change;
 	bool				 recount, exact;
+	enum round			 made;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	assert(len > 0 && len <= KEY_MAX);
@@ -306,8 +318,8 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	if (exact)
 		leaf_val(page_get(&w->t, path.id[path.depth - 1], 0), path.index[path.depth - 1], old);
 	recount = !put_change(old, val, &change);
-	for (unsigned cuts = 0; !put_along(w, &path, key, len, val, &change, recount);) {
-		if (++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
+	for (unsigned cuts = 0; (made = put_along(w, &path, key, len, val, &change, recount)) != ROUND_MADE;) {
+		if (made == ROUND_BAD || ++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
 			errno = EILSEQ;
 			return -1;
 		}

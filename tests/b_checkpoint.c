@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <fcntl.h>
 #include "store/checkpoint.h"
+#include "store/leaf.h"
 #include "tests/b_model.h"
 
 /* --- a directory -------------------------------------------------------------------- */
@@ -549,6 +550,143 @@ a_forged_page_does_no_harm(void **state)
 	forge(SHAPE_DOCS, 200, 4000);
 }
 
+/* --- columns at the ends of their types ---------------------------------------------- */
+
+enum { WRAPS = 320 };		/* entries of a page whose columns are one byte wide each */
+
+static size_t
+wrap_key(uint8_t *key, unsigned i)
+{
+	char	path[16];
+
+	return key_make(key, 1, path, (size_t)snprintf(path, sizeof(path), "k%03u", i));
+}
+
+/* Checkpoint 3: one leaf, each of its columns `low` and, of every other entry, `above` more. */
+static void
+wrap_file(uint64_t low64, uint32_t low32, unsigned above)
+{
+	struct bed	b;
+	struct doc_val	old;
+	uint8_t		key[KEY_MAX];
+
+	bed_open(&b);
+	for (unsigned i = 0; i < WRAPS; i++) {
+		unsigned	more = i % 2 * above;
+		struct doc_val	val = {
+			.seq = low64 + more, .time_ms = low64 + more, .run = low32 + more, .segment = low32 + more,
+			.offset = low32 + more, .rec_len = low32 + more, .body_len = low32 + more, .flags = low32 + more,
+		};
+
+		assert_int_equal(tree_put(&b.w, key, wrap_key(key, i), &val, &old), 0);
+	}
+	write_as(&b.w.t, 3);
+	bed_close(&b);
+}
+
+static void
+values_at_the_ends_of_their_types_are_read(void **state)
+{
+	struct checkpoint	c;
+	struct tree		t;
+	struct doc_val		val;
+	uint8_t			key[KEY_MAX];
+	char			err[100];
+
+	(void)state;
+	for (unsigned above = 0; above < 256; above += 17) {
+		wrap_file(UINT64_MAX - above, UINT32_MAX - above, above);
+		assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
+		assert_int_equal(c.head.npages, 2);
+		t = tree_of(&c);
+		assert_int_equal(tree_verify(&t, err, sizeof(err)), 0);
+		for (unsigned i = 0; i < WRAPS; i++) {
+			assert_int_equal(tree_get(&t, key, wrap_key(key, i), &val), 1);
+			assert_int_equal(val.seq, UINT64_MAX - (i % 2 ? 0 : above));
+			assert_int_equal(val.flags, UINT32_MAX - (i % 2 ? 0 : above));
+		}
+		checkpoint_close(&c);
+	}
+}
+
+/* What such a page says takes more than a page once it is taken apart, and more than two. */
+static void
+a_forged_page_whose_sums_wrap_is_refused(void **state)
+{
+	static const uint64_t	low[3][2] = {
+		{ UINT64_MAX - 127, 1000 }, { 1000, 0xffffff80 }, { UINT64_MAX - 127, 0xffffff80 }
+	};
+	struct checkpoint	c;
+	struct doc_val		val = { .seq = 7, .time_ms = 8, .run = 9 }, old;
+	struct bed		b;
+	struct page		*p;
+	uint8_t			*bytes, key[KEY_MAX];
+	size_t			 n;
+
+	(void)state;
+	for (unsigned j = 0; j < 3; j++) {
+		wrap_file(1000, 1000, 255);
+		bytes = file_get(3, &n);
+		p = (struct page *)(bytes + PAGE_BYTES);
+		assert_int_equal(p->count, WRAPS);
+		for (unsigned col = COL_SEQ; col < LEAF_COLUMNS; col++) {
+			assert_int_equal(((uint8_t *)p)[LEAF_WIDTH + col], 1);
+			memcpy((uint8_t *)p + LEAF_LOW + 8 * col, &low[j][col > COL_TIME], 8);
+		}
+		p->crc = page_crc(p);
+		file_put(3, bytes, n);
+		assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
+		bed_open(&b);
+		b.w.t = tree_of(&c);
+		b.w.t.overlay = b.o.base;
+		errno = 0;
+		assert_int_equal(tree_put(&b.w, key, wrap_key(key, 100), &val, &old), -1);
+		assert_int_equal(errno, EILSEQ);
+		assert_int_equal(tree_bad_page, 1);
+		assert_int_equal(b.w.t.root, c.head.root);
+		bed_close(&b);
+		checkpoint_close(&c);
+		free(bytes);
+	}
+}
+
+/* The same, come into being under a page that had been looked at: the tree stays what it is. */
+static void
+a_leaf_that_cannot_be_cut_fails_the_put(void **state)
+{
+	struct doc_val	val = { .seq = 7, .time_ms = 8, .run = 9 }, old;
+	union page_buf	pages[2] = { 0 };
+	struct leaf_items *items = malloc(sizeof(*items));
+	uint8_t		key[KEY_MAX], checked = 2;
+	uint64_t	low = UINT64_MAX - 127;
+	struct bed	b;
+
+	(void)state;
+	leaf_items_clear(items);
+	for (unsigned i = 0; i < WRAPS; i++) {
+		uint32_t	v = 1000 + i % 2 * 255;
+
+		assert_true(leaf_items_add(items, key, wrap_key(key, i), &(struct doc_val){ v, v, v, v, v, v, v, v }));
+	}
+	page_init(&pages[1].page, 0, 0, 1);
+	assert_true(leaf_pack(&pages[1].page, items, 0, WRAPS));
+	for (unsigned col = COL_SEQ; col < LEAF_COLUMNS; col++)
+		memcpy(pages[1].bytes + LEAF_LOW + 8 * col, &low, 8);
+	assert_false(page_sound(pages[1].bytes));
+	bed_open(&b);
+	b.w.t = (struct tree){ b.o.base, pages[0].bytes, 2, &checked, PAGE_CHECKPOINT | 1 };
+	for (unsigned i = 0; i < 3; i++) {
+		errno = 0;
+		assert_int_equal(tree_put(&b.w, key, wrap_key(key, 100), &val, &old), -1);
+		assert_int_equal(errno, EILSEQ);
+		assert_int_equal(b.o.in_use, 1);	/* the copy */
+		assert_int_equal(tree_get(&b.w.t, key, wrap_key(key, 101), &old), 1);
+		assert_int_equal(old.seq, 127);
+	}
+	bed_close(&b);
+	free(items);
+}
+
 static void
 a_damaged_page_is_not_copied_and_leaves_a_change_undone(void **state)
 {
@@ -611,6 +749,9 @@ main(void)
 		cmocka_unit_test(no_flipped_bit_gives_a_wrong_answer),
 		cmocka_unit_test(a_file_of_another_length_is_refused),
 		cmocka_unit_test(a_forged_page_does_no_harm),
+		cmocka_unit_test(values_at_the_ends_of_their_types_are_read),
+		cmocka_unit_test(a_forged_page_whose_sums_wrap_is_refused),
+		cmocka_unit_test(a_leaf_that_cannot_be_cut_fails_the_put),
 		cmocka_unit_test(a_damaged_page_is_not_copied_and_leaves_a_change_undone),
 	};
 
