@@ -524,19 +524,6 @@ unpack_with(const struct page *p, unsigned i, bool exact, const uint8_t *key, si
 }
 
 bool
-leaf_fits(const struct page *p, unsigned i, bool exact, const uint8_t *key, size_t len, const struct doc_val *val)
-{
-	struct leaf_stat	s = { .n = 0 };
-
-	if (fits_as_is(p, exact, key, len, val))
-		return true;
-	unpack_with(p, i, exact, key, len, val);
-	for (unsigned j = 0; j < scratch.n; j++)
-		stat_add(&s, &scratch, j);
-	return s.n <= LEAF_MAX && stat_bytes(&s) <= LEAF_END;
-}
-
-bool
 leaf_put(struct page *p, unsigned i, bool exact, const uint8_t *key, size_t len, const struct doc_val *val)
 {
 	union page_buf	new;

@@ -99,8 +99,6 @@ bool	leaf_items_add(struct leaf_items *, const uint8_t *key, size_t len, const s
 /* Makes a page (page_init()) of entries from .. to - 1.  false: they do not fit. */
 bool	leaf_pack(struct page *, const struct leaf_items *, unsigned from, unsigned to);
 
-/* Would leaf_put() do it? */
-bool	leaf_fits(const struct page *, unsigned i, bool exact, const uint8_t *key, size_t len, const struct doc_val *);
 /* Sets the value of entry i, or inserts it as that.  false: it takes more than a page, which is unchanged. */
 bool	leaf_put(struct page *, unsigned i, bool exact, const uint8_t *key, size_t len, const struct doc_val *);
 void	leaf_erase(struct page *, unsigned i, unsigned n);

@@ -5,7 +5,10 @@
  *
  * All that can fail comes first: the way down is read (and checkpoint pages on
  * it checked), and as many pages are reserved as the change can need.  From
- * there on nothing fails, so a change happens whole or not at all.
+ * there on nothing fails, so a change happens whole or not at all.  A put whose
+ * leaf is to be cut first takes a round of this for each cut: where a later one
+ * cannot be had, the tree is cut otherwise than it was, and whole, and its
+ * documents are what they were.
  */
 #include "config.h"
 #include <assert.h>
@@ -259,17 +262,16 @@ put_change(const struct doc_val *old, const struct doc_val *val, struct agg *cha
  * of all its entries wider; each cut takes half of its bytes away.
  */
 #define CUTS_MAX	15u
-#define CUTS_LEVELS	4u	/* what they can add to the tree's height */
 
-/* Pages for whatever the put needs. */
+/* Pages for one round: of each level a copy and a new one, and a root. */
 static int
-put_reserve(struct tree_writer *w, const struct path *path, const uint8_t *key, size_t len, const struct doc_val *val)
+put_reserve(struct tree_writer *w, const struct path *path)
 {
-	unsigned	depth = (unsigned)path->depth, leaf = depth - 1;
-
-	if (depth == 0 || leaf_fits(page_get(&w->t, path->id[leaf], 0), path->index[leaf], path->exact, key, len, val))
-		return overlay_reserve(w->overlay, depth + 1);
-	return overlay_reserve(w->overlay, (CUTS_MAX + 1) * (2 * (depth + CUTS_LEVELS) + 2));
+	if (path->depth >= TREE_LEVELS) {	/* the next checkpoint makes it flat again */
+		errno = ENOSPC;
+		return -1;
+	}
+	return overlay_reserve(w->overlay, 2 * (unsigned)path->depth + 2);
 }
 
 /* One round, from the leaf to the root.  The tree is whole after it, whatever it says. */
@@ -302,11 +304,7 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	assert(len > 0 && len <= KEY_MAX);
 	if (path_find(&w->t, key, len, &path) == -1)
 		return -1;
-	if (path.depth + (int)CUTS_LEVELS > (int)TREE_LEVELS) {	/* the next checkpoint makes it flat again */
-		errno = ENOSPC;
-		return -1;
-	}
-	if (put_reserve(w, &path, key, len, val) == -1)
+	if (put_reserve(w, &path) == -1)
 		return -1;
 	if (path.depth == 0) {
 		w->t.root = path.id[0] = page_new(w, 0);
@@ -323,7 +321,7 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 			errno = EILSEQ;
 			return -1;
 		}
-		if (path_find(&w->t, key, len, &path) == -1)
+		if (path_find(&w->t, key, len, &path) == -1 || put_reserve(w, &path) == -1)
 			return -1;
 	}
 	if (!exact)

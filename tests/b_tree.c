@@ -244,6 +244,23 @@ the_highest_seq_is_exact_when_a_lower_one_replaces_it(void **state)
 	bed_close(&b);
 }
 
+/* Documents of one moment, in few wide leaves: a put of another one cuts such a leaf four times. */
+static void
+bed_moment(struct bed *b, struct model *m, unsigned n)
+{
+	uint8_t	key[KEY_MAX];
+	char	path[32];
+
+	for (unsigned i = 0; i < n; i++) {
+		struct doc_val	val = { .seq = ++b->seq, .time_ms = 5, .segment = 1, .offset = 8 }, old;
+		size_t		len = key_make(key, 1, path, (size_t)snprintf(path, sizeof(path), "%05u", i));
+
+		assert_int_equal(tree_put(&b->w, key, len, &val, &old), 0);
+		model_put(m, key, len, &val, &old);
+	}
+	bed_publish(b, PIN_NONE);
+}
+
 /* Rows of three bytes become rows of 36: a leaf has to be cut more than once. */
 static void
 documents_of_one_moment_make_room_for_those_of_another(void **state)
@@ -257,15 +274,8 @@ documents_of_one_moment_make_room_for_those_of_another(void **state)
 	(void)state;
 	rnd_state = 11;
 	bed_open(&b);
-	for (unsigned i = 0; i < 3000; i++) {
-		struct doc_val	val = { .seq = ++b.seq, .time_ms = 5, .segment = 1, .offset = 8 }, old;
-
-		len = key_make(key, 1, path, (size_t)snprintf(path, sizeof(path), "%05u", i));
-		assert_int_equal(tree_put(&b.w, key, len, &val, &old), 0);
-		model_put(&m, key, len, &val, &old);
-	}
+	bed_moment(&b, &m, 3000);
 	assert_true(b.o.in_use < 9);
-	bed_publish(&b, PIN_NONE);
 	for (unsigned i = 0; i < 300; i++) {
 		struct doc_val	val, old, want;
 
@@ -321,6 +331,69 @@ a_put_without_room_changes_nothing(void **state)
 	}
 	assert_true(refused > 0);
 	assert_tree_is(&b.w.t, &m);
+	model_free(&m);
+	bed_close(&b);
+}
+
+static void
+a_put_that_ends_between_two_cuts_leaves_the_documents(void **state)
+{
+	struct bed	b;
+	struct model	m = { 0 };
+	struct doc_val	val, old;
+	uint8_t		key[KEY_MAX];
+	size_t		len = key_make(key, 1, "00150", 5);
+	unsigned	cut = 0;
+	uint32_t	root, end;
+
+	(void)state;
+	rnd_state = 12;
+	for (unsigned pages = 0; ; pages++) {
+		bed_open(&b);
+		bed_moment(&b, &m, 2000);
+		b.o.nfree = 0;
+		end = b.o.end;
+		b.o.end = b.o.allocated = b.o.next + pages;
+		root = b.w.t.root;
+		rnd_val(&val, UINT64_MAX - 1);
+		errno = 0;
+		if (tree_put(&b.w, key, len, &val, &old) == 0)
+			break;
+		assert_int_equal(errno, ENOSPC);
+		cut += b.w.t.root != root;
+		assert_tree_is(&b.w.t, &m);
+		b.o.end = end;
+		bed_remove(&b, &m, m.e[0].key, 0, NULL, 0);
+		assert_int_equal(b.o.in_use, 0);
+		model_free(&m);
+		bed_close(&b);
+	}
+	assert_true(cut > 2);
+	model_put(&m, key, len, &val, &old);
+	assert_tree_is(&b.w.t, &m);
+	model_free(&m);
+	bed_close(&b);
+}
+
+static void
+cutting_a_leaf_takes_no_memory_that_it_does_not_need(void **state)
+{
+	struct bed	b;
+	struct model	m = { 0 };
+	struct doc_val	val, old;
+	uint8_t		key[KEY_MAX];
+	uint32_t	allocated;
+
+	(void)state;
+	rnd_state = 13;
+	bed_open(&b);
+	bed_moment(&b, &m, 300);
+	assert_int_equal(b.o.in_use, 1);
+	allocated = b.o.allocated;
+	rnd_val(&val, UINT64_MAX - 1);
+	assert_int_equal(tree_put(&b.w, key, key_make(key, 1, "00150", 5), &val, &old), 0);
+	assert_true(b.o.in_use > 2);
+	assert_int_equal(b.o.allocated, allocated);
 	model_free(&m);
 	bed_close(&b);
 }
@@ -422,6 +495,8 @@ main(void)
 		cmocka_unit_test(keys_in_order_in_one_folder_of_many_fill_their_pages),
 		cmocka_unit_test(documents_of_one_moment_make_room_for_those_of_another),
 		cmocka_unit_test(a_put_without_room_changes_nothing),
+		cmocka_unit_test(a_put_that_ends_between_two_cuts_leaves_the_documents),
+		cmocka_unit_test(cutting_a_leaf_takes_no_memory_that_it_does_not_need),
 		cmocka_unit_test(a_remove_without_room_changes_nothing),
 	};
 
