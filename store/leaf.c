@@ -6,8 +6,6 @@
 #include "config.h"
 #include "store/leaf.h"
 
-#define RUN_ASCENDING	4	/* inserts in a row that make us expect more */
-
 /* --- where things are ------------------------------------------------------------- */
 
 static inline uint64_t
@@ -268,16 +266,6 @@ leaf_sound(const struct page *p)
 /* --- entries on their way -------------------------------------------------------------- */
 
 static size_t
-common(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
-{
-	size_t	n = 0, max = alen < blen ? alen : blen;
-
-	while (n < max && a[n] == b[n])
-		n++;
-	return n;
-}
-
-static size_t
 rest_of(size_t len, size_t skip)
 {
 	return len > skip + LEAF_TOLD ? len - skip - LEAF_TOLD : 0;
@@ -304,7 +292,7 @@ stat_add(struct leaf_stat *s, const struct leaf_items *t, unsigned j)
 		s->high[c] = col[c] > s->high[c] ? col[c] : s->high[c];
 	}
 	/* with the first, not the one before: of a forged tree the order may not hold */
-	skip = common(t->keys + first->key, s->skip, t->keys + e->key, e->len);
+	skip = key_common(t->keys + first->key, t->keys + e->key, e->len < s->skip ? e->len : s->skip);
 	if (skip == s->skip) {
 		s->rest += rest_of(e->len, skip);
 		return;
@@ -492,13 +480,6 @@ set_row(struct page *p, unsigned i, size_t len, const struct doc_val *val)
 }
 
 static void
-note_run(struct page *p, unsigned i)
-{
-	p->run = i == p->next && p->run < UINT8_MAX ? p->run + 1 : 0;
-	p->next = (uint16_t)(i + 1);
-}
-
-static void
 insert_row(struct page *p, unsigned i, const uint8_t *key, size_t len, const struct doc_val *val)
 {
 	size_t		 row = row_bytes(p), at = rows_at(p);
@@ -510,7 +491,7 @@ insert_row(struct page *p, unsigned i, const uint8_t *key, size_t len, const str
 	    (p->count - i) * LEAF_TOLD);
 	p->count++;
 	pack_item(p, (uint32_t *)(void *)(b + heads_at(p->skip)) + i, b + rows_at(p) + i * row, val, key, len);
-	note_run(p, i);
+	page_note_run(p, i);
 }
 
 /* All entries with the change. */
@@ -542,7 +523,7 @@ leaf_put(struct page *p, unsigned i, bool exact, const uint8_t *key, size_t len,
 	new.page.next = p->next;
 	new.page.run = p->run;
 	if (!exact)
-		note_run(&new.page, i);
+		page_note_run(&new.page, i);
 	page_copy(p, &new.page);
 	return true;
 }

@@ -180,7 +180,7 @@ page_room(const struct page *p)
 	return page_gap(p) + p->dead;
 }
 
-static size_t
+size_t
 key_common(const uint8_t *a, const uint8_t *b, size_t max)
 {
 	size_t	n = 0;
@@ -276,6 +276,13 @@ page_admit(struct page *p, const uint8_t *key, size_t len)
 }
 
 void
+page_note_run(struct page *p, unsigned i)
+{
+	p->run = i == p->next && p->run < UINT8_MAX ? p->run + 1 : 0;
+	p->next = (uint16_t)(i + 1);
+}
+
+void
 page_insert(struct page *p, unsigned i, const uint8_t *key, size_t len, const void *payload)
 {
 	if (i == 0)
@@ -290,8 +297,7 @@ page_insert(struct page *p, unsigned i, const uint8_t *key, size_t len, const vo
 	p->count++;
 	if (i != 0)
 		p->slot[i].head = key_head(key + p->skip, len - p->skip);
-	p->run = i == p->next && p->run < UINT8_MAX ? p->run + 1 : 0;
-	p->next = (uint16_t)(i + 1);
+	page_note_run(p, i);
 }
 
 void
@@ -339,8 +345,6 @@ wide_get(const struct wide *w, unsigned j, size_t *len, const void **payload)
 	*payload = page_entry(w->page, j);
 	return page_key(w->page, j);
 }
-
-#define RUN_ASCENDING	4	/* inserts in a row that make us expect more */
 
 /*
  * How many entries stay on the left.  Keys that come in order go on behind the

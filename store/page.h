@@ -64,6 +64,7 @@ struct page {
 _Static_assert(sizeof(struct page_slot) == 8 && sizeof(struct page) == 64, "format");
 
 #define CHILD_BYTES	(4u + sizeof(struct agg))	/* payload of an interior entry: id, aggregate */
+#define RUN_ASCENDING	4	/* inserts in a row that make us expect more */
 #define PAGE_ROOM	(PAGE_BYTES - sizeof(struct page))
 _Static_assert(3 * (sizeof(struct page_slot) + CHILD_BYTES + KEY_MAX) <= PAGE_ROOM,
     "a split needs three entries of any size to fit");
@@ -252,6 +253,10 @@ agg_add(struct agg *a, const struct agg *b)
 void	page_init(struct page *, unsigned level, uint64_t gen, uint32_t base);
 /* What of a page is in use, to where there is another one's memory.  Either kind. */
 void	page_copy(struct page *, const struct page *from);
+/* Notes an insert as entry i in next and run.  Either kind. */
+void	page_note_run(struct page *, unsigned i);
+/* How many bytes, of max, the two have in common. */
+size_t	key_common(const uint8_t *a, const uint8_t *b, size_t max);
 /* What follows is about interior pages only.  Puts the payload of an entry together. */
 void	page_child_pack(uint8_t out[CHILD_BYTES], uint32_t id, const struct agg *);
 /* What one more entry with such a key takes. */
