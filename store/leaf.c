@@ -20,7 +20,7 @@ load64(const uint8_t *p)
 static inline uint64_t
 mask_of(unsigned width)
 {
-	return width == 0 ? 0 : UINT64_MAX >> (64 - 8 * width);
+	return width == 0 ? 0 : UINT64_MAX >> ((64 - 8 * width) & 63);
 }
 
 /* Bytes that any value of a column fits into. */
@@ -82,6 +82,13 @@ leaf_front(const struct page *p)
 
 /* --- columns ---------------------------------------------------------------------- */
 
+/* Bytes of a key that neither the prefix nor its head has. */
+static inline size_t
+rest_of(size_t len, size_t skip)
+{
+	return len > skip + LEAF_TOLD ? len - skip - LEAF_TOLD : 0;
+}
+
 /* Column c of a row, whose bytes begin at *at, which moves to the next one's. */
 static inline uint64_t
 column(const struct page *p, unsigned c, const uint8_t **at)
@@ -108,13 +115,25 @@ columns_of(const struct doc_val *v, size_t len, uint64_t col[LEAF_COLUMNS])
 	col[COL_FLAGS] = v->flags;
 }
 
+/*
+ * Length of key i, and where what its head does not tell is.  A page is looked at once by each
+ * process, and its memory may come from the disk again, with other bytes: 0 where what it says
+ * is no key in this page.
+ */
 static inline size_t
 key_len(const struct page *p, unsigned i, size_t *rest_at)
 {
-	const uint8_t	*at = leaf_row(p, i);
-	size_t		 len = (size_t)column(p, COL_LEN, &at);
+	size_t		 skip = p->skip, row = rows_at(p) + (size_t)i * row_bytes(p), len;
+	const uint8_t	*at = (const uint8_t *)p + row;
 
+	*rest_at = 0;
+	if (i >= p->count || row + widths(p)[COL_LEN] > LEAF_END)
+		return 0;
+	len = (size_t)column(p, COL_LEN, &at);
 	*rest_at = (size_t)column(p, COL_AT, &at);
+	if (skip > KEY_MAX || len > KEY_MAX || len < skip || *rest_at > PAGE_BYTES ||
+	    *rest_at + rest_of(len, skip) > PAGE_BYTES)
+		return 0;
 	return len;
 }
 
@@ -137,8 +156,11 @@ size_t
 leaf_key(const struct page *p, unsigned i, uint8_t *out)
 {
 	size_t		rest, len = key_len(p, i, &rest), n = len - p->skip;
-	uint32_t	be = __builtin_bswap32(heads(p)[i]);
+	uint32_t	be;
 
+	if (len == 0)
+		return 0;
+	be = __builtin_bswap32(heads(p)[i]);
 	memcpy(out, (const uint8_t *)p + LEAF_PREFIX, p->skip);
 	memcpy(out + p->skip, &be, n < LEAF_TOLD ? n : LEAF_TOLD);
 	if (n > LEAF_TOLD)
@@ -182,6 +204,8 @@ leaf_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 	int		 c;
 
 	*exact = false;
+	if (rows_at(p) > LEAF_END)	/* see key_len() */
+		return 0;
 	c = key_cmp(key, len < p->skip ? len : p->skip, (const uint8_t *)p + LEAF_PREFIX, p->skip);
 	if (c != 0)
 		return c < 0 ? 0 : p->count;
@@ -229,7 +253,7 @@ entry_sound(const struct page *p, unsigned i, size_t *used)
 {
 	size_t	at, len = key_len(p, i, &at), n = len - p->skip;
 
-	if (len == 0 || len > KEY_MAX || len < p->skip)
+	if (len == 0)
 		return false;
 	if (n < LEAF_TOLD)
 		return (heads(p)[i] & (UINT32_MAX >> (8 * n))) == 0;
@@ -264,12 +288,6 @@ leaf_sound(const struct page *p)
 }
 
 /* --- entries on their way -------------------------------------------------------------- */
-
-static size_t
-rest_of(size_t len, size_t skip)
-{
-	return len > skip + LEAF_TOLD ? len - skip - LEAF_TOLD : 0;
-}
 
 /* Entry j, the next one behind the s->n that are counted. */
 static void

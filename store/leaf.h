@@ -51,7 +51,10 @@ _Static_assert(3 * (LEAF_TOLD + LEAF_ROW_MAX + KEY_MAX) <= LEAF_ROOM, "three ent
 /* Inside, in order, and nothing that reading would trip over. */
 bool	leaf_sound(const struct page *);
 void	leaf_agg(const struct page *, unsigned from, unsigned to, struct agg *);
-/* Key i into out, which has KEY_MAX bytes; its length. */
+/*
+ * Key i into out, which has KEY_MAX bytes; its length.  0: the page is no sound one (any more);
+ * nothing behind it was looked at.
+ */
 size_t	leaf_key(const struct page *, unsigned i, uint8_t *out);
 void	leaf_val(const struct page *, unsigned i, struct doc_val *);
 /* The first entry whose key is not below `key`; *exact: it is `key`. */

@@ -1,5 +1,6 @@
 /* tests/b_tree.c - store/tree.h, store/page.h: T1-T5. */
 #include "config.h"
+#include "store/leaf.h"
 #include "tests/b_model.h"
 
 static void
@@ -291,6 +292,55 @@ documents_of_one_moment_make_room_for_those_of_another(void **state)
 	bed_close(&b);
 }
 
+/* A page that was sound when it was looked at may not be when it is read again.  Nothing lies behind it. */
+static void
+keys_of_a_leaf_gone_bad_stay_within_it(void **state)
+{
+	struct leaf_items *items = malloc(sizeof(*items));
+	union page_buf	 good;
+	uint8_t		*map, *key = malloc(KEY_MAX), *out = malloc(KEY_MAX);	/* no byte more */
+	struct page	*p;
+	size_t		 len, none = 0;
+	bool		 exact;
+
+	(void)state;
+	rnd_state = 14;
+	map = mmap(NULL, 2 * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(mprotect(map + PAGE_BYTES, PAGE_BYTES, PROT_NONE), 0);
+	p = (struct page *)map;
+	leaf_items_clear(items);
+	for (unsigned i = 100; i < 140; i++) {
+		struct doc_val	val;
+
+		rnd_val(&val, i);
+		len = (size_t)snprintf((char *)key, KEY_MAX, "folder/%u-%.*s", i / 3, (int)(i % 3 * 9), "123456789012345678");
+		assert_true(leaf_items_add(items, key, len, &val));
+	}
+	memset(&good, 0, sizeof(good));
+	page_init(&good.page, 0, 1, 0);
+	assert_true(leaf_pack(&good.page, items, 0, items->n));
+	assert_true(page_sound(good.bytes));
+	for (unsigned i = 0; i < 200000; i++) {
+		memcpy(map, &good, PAGE_BYTES);
+		for (uint64_t n = 1 + rnd(3); n > 0; n--)
+			map[rnd(8) ? rnd(LEAF_PREFIX) : rnd(PAGE_BYTES)] = (uint8_t)(rnd(2) ? rnd(256) : rnd(3));
+		for (unsigned j = 0; j < 40; j += 1 + (unsigned)rnd(9)) {
+			len = leaf_key(p, j, out);
+			assert_true(len <= KEY_MAX);
+			none += len == 0;
+		}
+		len = (size_t)snprintf((char *)key, KEY_MAX, "folder/%u-%.*s", 33 + (unsigned)rnd(13), (int)rnd(19),
+		    "123456789012345678");
+		(void)leaf_search(p, key, len, &exact);
+	}
+	assert_true(none > 0);
+	munmap(map, 2 * PAGE_BYTES);
+	free(out);
+	free(key);
+	free(items);
+}
+
 /* The overlay ends here: nothing can be allocated beyond what is. */
 static void
 bed_exhaust(struct bed *b)
@@ -494,6 +544,7 @@ main(void)
 		cmocka_unit_test(keys_in_order_fill_their_pages),
 		cmocka_unit_test(keys_in_order_in_one_folder_of_many_fill_their_pages),
 		cmocka_unit_test(documents_of_one_moment_make_room_for_those_of_another),
+		cmocka_unit_test(keys_of_a_leaf_gone_bad_stay_within_it),
 		cmocka_unit_test(a_put_without_room_changes_nothing),
 		cmocka_unit_test(a_put_that_ends_between_two_cuts_leaves_the_documents),
 		cmocka_unit_test(cutting_a_leaf_takes_no_memory_that_it_does_not_need),
