@@ -8,11 +8,12 @@ class Workload:
     """keys documents of fill bytes are laid before it starts (0 keys: none); load() are the generator's options."""
 
     def __init__(self, name, what, connections, body=64, keys=100, put=0, fill=None, depth=1, close=False, random=False, if_match=False,
-                 only=(), kind="rate", slow=False, path=None):
+                 only=(), kind="rate", slow=False, path=None, long=1):
         self.name, self.what, self.connections, self.body, self.keys, self.put = name, what, connections, body, keys, put
         self.fill = body if fill is None else fill
         self.depth, self.close, self.random, self.if_match, self.kind, self.slow = depth, close, random, if_match, kind, slow
         self.only, self.path = only, path
+        self.long = long  # slices of holdfast are so many times as long: what comes once in a while is to be in them
 
     def load(self):
         options = ["-c", str(self.connections), "-b", str(self.body), "-m", str(self.put), "-p", str(self.depth)]
@@ -81,7 +82,7 @@ def every():
     puts += [
         Workload("put-64k", "PUT 64 KiB, 64 connections", 64, body=65536, keys=1000, put=100),
         Workload("mix", "90 % GET, 10 % PUT, 64 B, 64 connections", 64, keys=10000, put=10, random=True),
-        Workload("put-million", "PUT 16 B, 64 connections, random among a million", 64, body=16, keys=MILLION, put=100, random=True),
+        Workload("put-million", "PUT 16 B, 64 connections, random among a million", 64, body=16, keys=MILLION, put=100, random=True, long=15),
     ]
     rest = [
         Workload("get-writers", "GET 64 B, 64 connections, while 64 others PUT", 64, kind="writers", only=("holdfast",)).slowed(),
