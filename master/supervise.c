@@ -307,6 +307,7 @@ warm(struct state *s, uint64_t now, bool readable)
 		log_info("ready: %s", addrs);
 		notify("READY=1\nMAINPID=%d\nSTATUS=ready", (int)getpid());
 		s->m->ready();
+		proc_settled();
 		return;
 	}
 	if (readable) {

@@ -35,6 +35,13 @@ extern enum proc_kind proc_self;	/* written by proc_become() only */
  */
 void	proc_become(enum proc_kind, unsigned lane);
 
+/*
+ * The start is over: lets go of the pages of code and constants, the program's and the
+ * libraries', that it used; what is needed again comes back from the page cache, 64 KiB at
+ * a touch.  Parsing options, linking and recovery are most of what an idle process has mapped.
+ */
+void	proc_settled(void);
+
 /* An invariant broke: log it and abort(3) before more is written. */
 _Noreturn void	proc_panic(const char *file, int line, const char *what);
 

@@ -1141,6 +1141,7 @@ committer_main(const struct boot *b)
 	tell_counts();
 	tell_ready();
 	after_publish();
+	proc_settled();
 	while (!may_leave()) {
 		int64_t	us = round_once();
 

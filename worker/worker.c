@@ -94,6 +94,7 @@ worker_main(const struct boot *b)
 
 	become(b);
 	init(&w, b);
+	proc_settled();
 	loop_run(&w);
 	exit(0);
 }
