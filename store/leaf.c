@@ -39,14 +39,13 @@ widths(const struct page *p)
 	return (const uint8_t *)p + LEAF_WIDTH;
 }
 
+_Static_assert(LEAF_COLUMNS == 10, "row_bytes() adds up ten");
+
 static inline unsigned
 row_bytes(const struct page *p)
 {
-	unsigned	n = 0;
-
-	for (unsigned c = 0; c < LEAF_COLUMNS; c++)
-		n += widths(p)[c];
-	return n;
+	/* eight bytes are added up by one multiplication: their sum is below 256 in a sound leaf, wrong but small else */
+	return (unsigned)(load64(widths(p)) * UINT64_C(0x0101010101010101) >> 56) + widths(p)[8] + widths(p)[9];
 }
 
 /* Where the heads begin. */
