@@ -98,16 +98,20 @@ def stat_fields(pid):
     return rest[0].decode(), int(rest[1]), ticks / os.sysconf("SC_CLK_TCK")
 
 
+def alive(pid):
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
 PF_EXITING = 4  # include/linux/sched.h; in proc(5)'s stat, flags
 
 
-def alive(pid):
-    """Can it still do anything?  One in its exit is not: freeing its memory may take a while after its files are closed."""
+def exiting(pid):
+    """In its exit, or gone: it does nothing any more, but may still have files open, and memory to free after that."""
     try:
-        rest = read_file("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+        return int(read_file("/proc/%d/stat" % pid).rpartition(b")")[2].split()[6]) & PF_EXITING != 0
     except OSError:
-        return False
-    return rest[0] not in (b"Z", b"X") and not int(rest[6]) & PF_EXITING
+        return True
 
 
 def children(pid):

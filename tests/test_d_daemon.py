@@ -101,7 +101,7 @@ def test_o_overrides_the_file_and_is_checked_likewise(tmp_path):
 
 def test_processes_have_titles(daemon):
     assert title(daemon.pid).startswith("holdfastd: master")
-    assert sorted(daemon.workers()) == [0, 1]
+    wait_for("both workers' titles", lambda: sorted(daemon.workers()) == [0, 1])
     assert daemon.committer()
     assert len(children(daemon.pid)) == 3
 
