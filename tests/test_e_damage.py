@@ -15,6 +15,7 @@ import time
 import pytest
 
 import holdfast
+from compaction import status
 
 
 def ctl(verb, d):
@@ -349,7 +350,7 @@ def test_a_rotten_byte_in_the_last_batch_before_a_shutdown_is_no_torn_tail(fresh
 def test_a_rotten_byte_in_the_last_batch_of_an_idle_store_is_no_torn_tail(fresh):
     s = Store(fresh)
     s.d.stop()
-    s.d.env["HOLDFAST_SCRUB"] = "1000000"  # idle after 100 ms
+    s.d.env["HOLDFAST_SCRUB"] = "50000000"  # idle after 100 ms, and as long between passes
     s.d.start()
 
     def empties():
@@ -363,10 +364,15 @@ def test_a_rotten_byte_in_the_last_batch_of_an_idle_store_is_no_torn_tail(fresh)
     def put():
         s.put(s.d.tenant(name="ada"), "last", s.body("the last one", 200))
 
+    def idle():
+        """Ten times as long as it waited: so many passes of the scrub, with the rests between them."""
+        passes = status(s.d)["scrub_passes_total"]
+        holdfast.wait_for("ten passes of the scrub", lambda: status(s.d)["scrub_passes_total"] >= passes + 10)
+
     assert empties() == 1
     put()
     holdfast.wait_for("an empty batch", lambda: empties() == 2)
-    time.sleep(1)  # ten times as long as it waited
+    idle()
     assert empties() == 2
     for _ in range(20):  # killed before it was idle: the next one sees that the end is open
         n = empties()
@@ -377,7 +383,7 @@ def test_a_rotten_byte_in_the_last_batch_of_an_idle_store_is_no_torn_tail(fresh)
         holdfast.wait_for("an empty batch", lambda: empties() == n + 1)
         if open_end:
             break
-    time.sleep(1)
+    idle()
     assert open_end and empties() == n + 1
     s.d.kill9()
     rots(s)
