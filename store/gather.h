@@ -6,7 +6,7 @@
  * Plain group commit serves half of the waiting writers per sync: while one
  * half is being synced the other half's next writes are on their way.  So the
  * batch waits for the writers that were just answered, but no longer than a
- * third of the last sync, counted from the answer; not at all where syncs are
+ * third of the last sync, counted from the answer, nor than GATHER_MOST_US; not at all where syncs are
  * fast, and not for a lone writer: whoever was answered alone is not waited for
  * by anybody else than those who are here already.
  */
