@@ -7,13 +7,23 @@
 
 #include "store/gather.h"
 
+static uint64_t
+at_most(uint64_t us)
+{
+	return us < GATHER_MOST_US ? us : GATHER_MOST_US;
+}
+
 void
 gather_answered(struct gather *g, unsigned answered, unsigned waiting, uint64_t sync_us, uint64_t now_us)
 {
-	uint64_t	third = sync_us / 3;
-
+	if (sync_us < GATHER_FAST_US)
+		sync_us = 0;
 	g->expect = answered + waiting;
-	g->until_us = sync_us < GATHER_FAST_US ? 0 : now_us + (third < GATHER_MOST_US ? third : GATHER_MOST_US);
+	g->seen = waiting;
+	g->sync_us = sync_us;
+	g->stage_us = at_most(sync_us / 3);
+	g->until_us = now_us + g->stage_us;
+	g->latest_us = now_us + at_most(sync_us);
 }
 
 bool
@@ -30,10 +40,29 @@ gather_more(const struct gather *g, unsigned here)
 	return missing > GATHER_FEW ? missing / 2 : missing;
 }
 
-int64_t
-gather_wait(const struct gather *g, unsigned here, uint64_t now_us)
+/*
+ * A stage is over.  Those who are here wait for the others as long as a stage
+ * takes; whoever comes within it is spared a sync.
+ */
+static bool
+still_coming(const struct gather *g, unsigned here)
 {
-	if (gather_all(g, here) || now_us >= g->until_us)
+	return here > g->seen && (here - g->seen) * g->sync_us >= here * g->stage_us;
+}
+
+int64_t
+gather_wait(struct gather *g, unsigned here, uint64_t now_us)
+{
+	if (gather_all(g, here))
 		return 0;
+	if (now_us >= g->until_us) {
+		if (now_us >= g->latest_us || !still_coming(g, here))
+			return 0;
+		g->seen = here;
+		g->stage_us = at_most(g->sync_us / 6);
+		g->until_us = now_us + g->stage_us;
+		if (g->until_us > g->latest_us)
+			g->until_us = g->latest_us;
+	}
 	return (int64_t)(g->until_us - now_us);
 }

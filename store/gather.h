@@ -5,10 +5,12 @@
  *
  * Plain group commit serves half of the waiting writers per sync: while one
  * half is being synced the other half's next writes are on their way.  So the
- * batch waits for the writers that were just answered, but no longer than a
- * third of the last sync, counted from the answer, nor than GATHER_MOST_US; not at all where syncs are
- * fast, and not for a lone writer: whoever was answered alone is not waited for
- * by anybody else than those who are here already.
+ * batch waits for the writers that were just answered: a third of the last
+ * sync, counted from the answer, and then a sixth at a time for as long as they
+ * keep coming at a rate that pays, no longer than a sync in all, nor than
+ * GATHER_MOST_US.  Not at all where syncs are fast, and not for a lone writer:
+ * whoever was answered alone is not waited for by anybody else than those who
+ * are here already.
  */
 #ifndef STORE_GATHER_H
 #define STORE_GATHER_H
@@ -21,7 +23,11 @@
 
 struct gather {			/* all zero: start */
 	unsigned	expect;		/* writers that are probably about: answered, and already waiting then */
-	uint64_t	until_us;	/* monotonic; wait no longer */
+	unsigned	seen;		/* of them here when the stage began */
+	uint64_t	sync_us;	/* the last sync; 0: fast */
+	uint64_t	stage_us;	/* length of this stage */
+	uint64_t	until_us;	/* monotonic; when it ends */
+	uint64_t	latest_us;	/* wait no longer, whoever comes */
 	uint64_t	moved;		/* committer: bytes compaction moved in the batch being synced */
 };
 
@@ -35,7 +41,7 @@ bool	gather_all(const struct gather *, unsigned here);
  * those who are missing, so that most are worked on while the others come.
  */
 unsigned gather_more(const struct gather *, unsigned here);
-/* Microseconds to wait on with `here` writers in the batch; 0: sync now. */
-int64_t	gather_wait(const struct gather *, unsigned here, uint64_t now_us);
+/* Microseconds to wait on with `here` writers in the batch; 0: sync now.  Begins the next stage where one ends. */
+int64_t	gather_wait(struct gather *, unsigned here, uint64_t now_us);
 
 #endif

@@ -145,6 +145,33 @@ writers_just_answered_are_waited_for_a_third_of_a_sync(void **state)
 }
 
 static void
+they_are_waited_for_on_while_they_keep_coming(void **state)
+{
+	struct gather	g = { 0 };
+
+	(void)state;
+	/* a third of a sync for those who are here has to spare as many others a whole one */
+	gather_answered(&g, 64, 0, 3000, 10000);
+	assert_int_equal(gather_wait(&g, 30, 11000), 500);
+	assert_int_equal(gather_wait(&g, 33, 11400), 100);	/* within a stage nothing is decided */
+	assert_int_equal(gather_wait(&g, 36, 11500), 500);	/* 6 in a sixth of a sync, for 36 */
+	assert_int_equal(gather_wait(&g, 41, 12000), 0);	/* 5, for 41 */
+	/* nobody came in the first stage */
+	gather_answered(&g, 32, 32, 3000, 10000);
+	assert_int_equal(gather_wait(&g, 32, 11000), 0);
+	/* no longer than a sync in all, whoever comes */
+	gather_answered(&g, 5000, 0, 3000, 10000);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(gather_wait(&g, 500 << i, 11000 + 500 * i), 500);
+	assert_int_equal(gather_wait(&g, 4999, 13000), 0);
+	/* with slow syncs no longer than GATHER_MOST_US */
+	gather_answered(&g, 4000, 0, 30000, 10000);
+	assert_int_equal(gather_wait(&g, 2000, 20000), 5000);
+	assert_int_equal(gather_wait(&g, 3000, 25000), 5000);
+	assert_int_equal(gather_wait(&g, 3999, 30000), 0);
+}
+
+static void
 fast_syncs_are_not_waited_for(void **state)
 {
 	struct gather	g = { 0 };
@@ -164,6 +191,7 @@ main(void)
 		cmocka_unit_test(many_tenants_come_and_go_and_each_write_comes_out_once),
 		cmocka_unit_test(a_lone_writer_waits_for_nobody),
 		cmocka_unit_test(writers_just_answered_are_waited_for_a_third_of_a_sync),
+		cmocka_unit_test(they_are_waited_for_on_while_they_keep_coming),
 		cmocka_unit_test(fast_syncs_are_not_waited_for),
 	};
 
