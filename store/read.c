@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,7 @@
 #include "store/tree.h"
 
 #define MAP_BUCKETS	256u	/* a power of two */
+#define SEND_FDS	32u	/* descriptors of segments that are sent from, at most */
 #define CHECK_GRAIN	32u	/* bytes per bit of a segment's checked map: shorter than any record */
 
 struct mapping {		/* one segment */
@@ -37,6 +39,11 @@ struct mapping {		/* one segment */
 	const uint8_t	*base;
 	size_t		 len;
 	uint8_t		*checked;	/* verify-reads first: chunks that were right once */
+	dev_t		 dev;
+	ino_t		 ino;		/* the file that is mapped: its name may be another's by now */
+	int		 fd;		/* doc_send(): -1: not open */
+	unsigned	 place;		/* ... in the reader's sending[] */
+	bool		 no_send;	/* it cannot be sent from */
 };
 
 struct reader {
@@ -51,6 +58,8 @@ struct reader {
 	struct checkpoint	 ck;
 	struct mapping		*last;		/* met most recently */
 	struct mapping		*maps[MAP_BUCKETS];
+	struct mapping		*sending[SEND_FDS];	/* with an open descriptor */
+	unsigned		 sent;		/* opened so far; whose turn it is to be closed */
 	uint64_t		 page_told;	/* the last damaged page in the log: checkpoint << 32 | page */
 	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
 	uint8_t			 meta[SUBMIT_META_MAX];	/* of the document read last */
@@ -87,8 +96,19 @@ read_open(const struct boot *b)
 }
 
 static void
-unmap(struct mapping *m)
+close_sending(struct reader *r, struct mapping *m)
 {
+	if (m->fd == -1)
+		return;
+	fd_close(m->fd);
+	m->fd = -1;
+	r->sending[m->place] = NULL;
+}
+
+static void
+unmap(struct reader *r, struct mapping *m)
+{
+	close_sending(r, m);
 	munmap((void *)(uintptr_t)m->base, m->len);
 	free(m->checked);
 	free(m);
@@ -103,7 +123,7 @@ read_close(struct reader *r)
 			struct mapping	*m = r->maps[i];
 
 			r->maps[i] = m->next;
-			unmap(m);
+			unmap(r, m);
 		}
 	if (r->ck.map != NULL)
 		checkpoint_close(&r->ck);
@@ -251,6 +271,9 @@ map_segment(struct reader *r, uint32_t number)
 	m->number = number;
 	m->base = base;
 	m->len = (size_t)st.st_size;
+	m->dev = st.st_dev;
+	m->ino = st.st_ino;
+	m->fd = -1;
 	m->next = r->maps[number % MAP_BUCKETS];
 	r->maps[number % MAP_BUCKETS] = m;
 	return m;
@@ -288,7 +311,7 @@ drop_gone(struct reader *r)
 				continue;
 			}
 			*p = m->next;
-			unmap(m);
+			unmap(r, m);
 		}
 	r->last = NULL;
 }
@@ -529,6 +552,63 @@ doc_there(struct reader *r, const void *from, size_t n)
 	touch(from, n);
 	guard_leave();
 	return true;
+}
+
+/*
+ * Opens a segment to send from; the one opened longest ago makes room.  -1: not
+ * now.  What was checked is the mapping: another file of that name must not go out for it.
+ */
+static int
+open_sending(struct reader *r, struct mapping *m)
+{
+	unsigned	place = r->sent % SEND_FDS;
+	struct stat	st;
+	char		name[SEGMENT_NAME];
+	int		fd;
+
+	segment_name(name, m->number);
+	if ((fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
+		return -1;
+	if (fstat(fd, &st) == -1 || st.st_dev != m->dev || st.st_ino != m->ino) {
+		m->no_send = true;
+		fd_close(fd);
+		return -1;
+	}
+	if (r->sending[place] != NULL)
+		close_sending(r, r->sending[place]);
+	r->sending[place] = m;
+	r->sent++;
+	m->place = place;
+	return m->fd = fd;
+}
+
+static int
+not_sent(struct mapping *m)
+{
+	m->no_send = true;
+	errno = ENOTSUP;
+	return -1;
+}
+
+ssize_t
+doc_send(struct reader *r, const struct doc *d, int sock, uint32_t from, uint32_t to)
+{
+	struct mapping	*m = d->mapping;
+	off_t		 at = d->body + from - m->base;
+	ssize_t		 n;
+
+	if (m->no_send || m->gone || (m->fd == -1 && open_sending(r, m) == -1)) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	while ((n = sendfile(sock, m->fd, &at, to - from)) == -1 && errno == EINTR)
+		continue;
+	if (n == 0 || (n == -1 && errno == EIO))
+		return unreadable(r, d->body + from);
+	/* a file system without it, or no memory for its pipe: the mapping is there */
+	if (n == -1 && (errno == EINVAL || errno == ENOSYS || errno == EOVERFLOW || errno == ENOMEM))
+		return not_sent(m);
+	return n;
 }
 
 void

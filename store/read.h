@@ -17,6 +17,7 @@
  */
 #ifndef STORE_READ_H
 #define STORE_READ_H
+#include <sys/types.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +79,13 @@ bool		 doc_check(struct reader *, const struct doc *, uint32_t from, uint32_t to
 bool		 doc_copy(struct reader *, void *to, const void *from, size_t n);
 /* Are all pages of it there?  After a send that fell short: was it the socket, or us? */
 bool		 doc_there(struct reader *, const void *from, size_t n);
+/*
+ * Sends body bytes from..to (to excluded), which were checked, to a socket out
+ * of the page cache, without a copy: sendfile(2).  How many it took, at least
+ * one: fewer than asked for says nothing, ask on until EAGAIN.  -1: ENOTSUP: send
+ * from d->body instead; EIO: the file does not give them, the log was told; else the socket's error.
+ */
+ssize_t		 doc_send(struct reader *, const struct doc *, int sock, uint32_t from, uint32_t to);
 /* Keeps the document's bytes mapped beyond read_idle(): a send that takes several rounds. */
 void		 doc_hold(struct reader *, const struct doc *);
 void		 doc_release(struct reader *, const struct doc *);

@@ -14,7 +14,7 @@
  *	OP	read (read, pread, preadv), write (write, writev, pwrite, pwritev,
  *		pwritev2), short (the same, but half of it is written and no error given), sync (fsync, fdatasync,
  *		syncfs, sync_file_range, msync has no file: not here), alloc (fallocate, ftruncate),
- *		unlink (unlink, unlinkat)
+ *		unlink (unlink, unlinkat), send (sendfile, of the file that is sent)
  *	ERRNO	a number (5 is EIO, 28 ENOSPC)
  *	AFTER	calls that still succeed, counted over all processes from the new generation on
  *	TIMES	calls that then fail; 0: all from then on
@@ -28,6 +28,7 @@
  */
 #define _GNU_SOURCE 1
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <dlfcn.h>
@@ -357,6 +358,19 @@ sync_file_range(int fd, off64_t off, off64_t n, unsigned flags)
 {
 	REAL(sync_file_range);
 	return refused(fd, "sync") ? -1 : real(fd, off, n, flags);
+}
+
+ssize_t
+sendfile(int out, int in, off_t *off, size_t n)
+{
+	REAL(sendfile);
+	return refused(in, "send") ? -1 : real(out, in, off, n);
+}
+
+ssize_t
+sendfile64(int out, int in, off64_t *off, size_t n)
+{
+	return sendfile(out, in, off, n);
 }
 
 int

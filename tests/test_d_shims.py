@@ -51,6 +51,7 @@ def test_slowsync_merges_only_where_asked(shims):
     ("sync 5 0 1 *victim*", "os.write(f, b'x'); os.pwritev(f, [b'x', b'y'], 0)", "0"),
     ("alloc 28 0 0 *victim*", "os.posix_fallocate(f, 0, 4096)", "28"),
     ("alloc 28 0 0 *victim*", "os.ftruncate(f, 4096)", "28"),
+    ("send 22 0 0 *victim*", "os.sendfile(os.open('/dev/null', os.O_WRONLY), f, 0, 1)", "22"),
     ("short 0 0 1 *victim*", "n = os.pwritev(f, [b'123', b'456', b'789x'], 0); sys.exit(0 if n == 5 else 1)", "0"),
 ])
 def test_faultio_fails_what_it_is_told_to(shims, tmp_path, rule, code, wanted):

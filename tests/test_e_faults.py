@@ -3,6 +3,7 @@
 faultio (LD_PRELOAD) makes chosen calls on chosen files fail while the daemon runs;
 files are cut beneath its mappings; file systems of their own (tests/disk.py) break.
 """
+import errno
 import json
 import os
 import pwd
@@ -18,6 +19,7 @@ from disk import Disk, Faults
 from holdfast import Client, Daemon, Failed, drive, request, wait_for
 
 EIO, ENOSPC, EROFS = 5, 28, 30
+OUT_SENDFILE = 32 << 10  # worker/out.h
 
 
 @pytest.fixture
@@ -403,14 +405,16 @@ def test_a_segment_cut_under_load_fails_only_what_was_in_it(fresh):
     wait_for("a committer", d.committer)
 
 
-def test_a_page_lost_in_mid_answer_cuts_the_connection_and_the_worker_lives(fresh):
-    """The kernel's own copy fails with EFAULT: the reader sees a short body, never a wrong one."""
-    d = fresh(segment_size="1M", max_document="16M", write_timeout="20s")
+@pytest.mark.parametrize("how", ["sendfile", "send"])
+def test_a_page_lost_in_mid_answer_cuts_the_connection_and_the_worker_lives(d, faults, how):
+    """The file ends for sendfile(2), or the kernel's own copy fails with EFAULT: the reader sees a short body, never a wrong one."""
     t = d.tenant()
     body = bytes(range(256)) * 40000  # 10 MB, a segment of its own
     t.put("small", b"x")
     t.put("big", body)
     before = d.workers()
+    if how == "send":
+        faults.set("send %d 0 0 *log-0*" % errno.EINVAL)
     conns = []
     for _ in range(4):
         c = d.connect()
@@ -441,6 +445,92 @@ def test_a_page_lost_in_mid_answer_cuts_the_connection_and_the_worker_lives(fres
         assert c.ask("GET", t.path("big"), fields={"Range": "bytes=0-99"}).status in (206, 500)
     assert d.workers() == before
     assert any("does not give this page" in line for line in d.log)
+
+
+SIZES = (OUT_SENDFILE - 1, OUT_SENDFILE, OUT_SENDFILE + 1, 1 << 20, (1 << 20) + 1, 3 << 20)
+
+
+def of_size(n):
+    return b"%d " % n + os.urandom(n - 8) + b"."
+
+
+@pytest.mark.parametrize("error, times", [(errno.EINVAL, 0), (errno.ENOSYS, 1), (errno.ENOMEM, 1)])
+def test_where_a_file_cannot_be_sent_from_the_mapping_is(d, faults, error, times):
+    """A file system without sendfile(2): nobody notices, in whatever order bodies come, read slowly or not."""
+    t = d.tenant()
+    bodies = {n: of_size(n) for n in SIZES}
+    for n, body in bodies.items():
+        t.put("s%d" % n, body)
+    faults.set("send %d 0 %d *log-0*" % (error, times))
+    with d.connect() as c:
+        for _ in range(2):
+            c.send(*[request("GET", t.path("s%d" % n)) for n in SIZES])
+            for n in SIZES:
+                assert c.answer("GET").body == bodies[n], n
+    assert faults.counts()[0] > 0
+
+
+def test_a_file_that_fails_while_it_is_sent_cuts_the_connection(d, faults):
+    t = d.tenant()
+    body = of_size(300000)
+    t.put("a", body)
+    before = d.workers()
+    assert t.get("a").body == body
+    faults.set("send %d 0 1 *log-0*" % EIO)
+    with d.connect() as c:
+        c.send(request("GET", t.path("a")))
+        head = c.head()
+        assert head.status == 200
+        c.expect_eof()
+    assert [line for line in d.log if "does not give this page" in line]
+    assert t.get("a").body == body  # the next one finds it again
+    assert d.workers() == before
+
+
+def test_what_was_checked_is_what_is_sent(fresh):
+    """Another file under a segment's name, as a careless restore leaves it: the mapping is what counts."""
+    d = fresh(segment_size="1M", workers=1)
+    t = d.tenant()
+    small, large = of_size(1000), of_size(100000)
+    t.put("small", small)
+    t.put("large", large)
+    assert t.get("small").body == small  # mapped
+    name = os.path.join(d.data, "log-0000000001")
+    with open(name, "rb") as f:
+        data = bytearray(f.read())
+    at = data.index(large)
+    data[at + 50000] ^= 1
+    with open(name + ".new", "wb") as f:
+        f.write(data)
+    os.rename(name + ".new", name)
+    assert t.get("large").body == large
+
+
+def test_segments_that_are_sent_from_take_a_bounded_number_of_descriptors(fresh):
+    d = fresh(segment_size="1M", max_document="2M", workers=1)
+    t = d.tenant()
+    bodies = [of_size(900000 + n) for n in range(80)]  # a segment each
+
+    def opened():
+        pid = d.workers()[0]
+        links = []
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            try:
+                links.append(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+            except FileNotFoundError:
+                pass
+        return [link for link in links if "/log-" in link]
+    for n, body in enumerate(bodies):
+        t.put("b%d" % n, body)
+    for _ in range(2):
+        for n, body in enumerate(bodies):
+            assert t.get("b%d" % n).body == body
+        assert 0 < len(opened()) <= 32
+    for n in range(len(bodies)):
+        t.put("b%d" % n, b"new")
+    # none is kept of those that compaction unlinks: their disk space is to come free
+    wait_for("segments to go", lambda: t.get("b0").body == b"new" and not [f for f in opened() if f.endswith(" (deleted)")] and
+             len([f for f in os.listdir(d.data) if f.startswith("log-")]) < 40)
 
 
 def test_a_checkpoint_cut_beneath_all_is_rebuilt_from_the_log(fresh):

@@ -99,8 +99,8 @@ out_doc(struct worker *w, struct conn *c, const struct doc *d, uint32_t from, ui
 	*p = (struct part){ .doc = *d, .pos = from, .checked = out_first(from, to), .end = to };
 	o->iov[o->niov] = (struct iovec){ .iov_base = (char *)(uintptr_t)d->body + from, .iov_len = p->checked - from };
 	o->part_of[o->niov++] = (uint8_t)o->nparts++;
-	if (p->checked < to)
-		out_flush(w, c);	/* what follows a windowed body starts a new list */
+	if (p->checked < to || p->checked - from >= OUT_SENDFILE)
+		out_flush(w, c);	/* what follows such a body starts a new list */
 }
 
 /* --- sending ----------------------------------------------------------- */
@@ -143,6 +143,20 @@ bytes_of(const struct iovec *iov, unsigned n)
 	return sum;
 }
 
+/* What came of a send, or its errno. */
+static ssize_t
+took(struct worker *w, struct conn *c, ssize_t r)
+{
+	if (r >= 0) {
+		count_add(w->count, CW_BYTES_OUT, (uint64_t)r);
+		c->progress = true;
+	} else if (errno == EAGAIN)
+		c->writable = false;
+	else
+		c->broken = true;
+	return r;
+}
+
 /* One send; -1 where the socket takes no more now (writable false) or is broken. */
 static ssize_t
 send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n, int flags)
@@ -158,17 +172,13 @@ send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n, int f
 			r = sendmsg(c->fd, &m, MSG_NOSIGNAL | flags);
 		}
 	} while (r == -1 && errno == EINTR);
-	if (r >= 0) {
-		count_add(w->count, CW_BYTES_OUT, (uint64_t)r);
-		c->progress = true;
-		if ((size_t)r < bytes_of(iov, n) && !rest_there(w, iov, n, (size_t)r))
-			c->broken = true;
-	} else if (errno == EAGAIN)
-		c->writable = false;
-	else {
-		c->broken = true;
+	if (took(w, c, r) == -1) {
 		if (errno == EFAULT)
 			(void)rest_there(w, iov, n, 0);	/* says where */
+	} else if ((size_t)r < bytes_of(iov, n)) {
+		c->writable = false;
+		if (!rest_there(w, iov, n, (size_t)r))
+			c->broken = true;
 	}
 	return r;
 }
@@ -192,6 +202,26 @@ static struct iovec
 part_iov(const struct part *p)
 {
 	return (struct iovec){ .iov_base = (char *)(uintptr_t)p->doc.body + p->pos, .iov_len = p->checked - p->pos };
+}
+
+/* What may be sent of a part.  false: the socket takes no more now (writable false), or is broken. */
+static bool
+send_part(struct worker *w, struct conn *c, struct part *p)
+{
+	struct iovec	v;
+	ssize_t		r;
+
+	while (p->pos < p->checked && c->writable && !c->broken) {
+		v = part_iov(p);
+		if (v.iov_len < OUT_SENDFILE ||
+		    ((r = doc_send(w->reader, &p->doc, c->fd, p->pos, p->checked)) == -1 && errno == ENOTSUP))
+			r = send_list(w, c, &v, 1, 0);
+		else if (took(w, c, r) == -1 && errno == EIO)
+			count_add(w->count, CW_DAMAGED_READS, 1);
+		if (r > 0)
+			p->pos += (uint32_t)r;
+	}
+	return p->pos == p->checked;
 }
 
 /* --- keeping ----------------------------------------------------------- */
@@ -275,8 +305,7 @@ advance(struct out *o, unsigned *i, size_t n)
 static void
 send_windows(struct worker *w, struct conn *c, struct part *p, size_t turn)
 {
-	struct iovec	v;
-	ssize_t		r;
+	uint32_t	from;
 
 	while (p->pos < p->end && !c->broken) {
 		if (turn >= OUT_TURN) {
@@ -286,17 +315,13 @@ send_windows(struct worker *w, struct conn *c, struct part *p, size_t turn)
 		}
 		if (p->pos == p->checked && !next_window(w, c, p))
 			return;
-		v = part_iov(p);
-		if ((r = send_list(w, c, &v, 1, 0)) >= 0) {
-			p->pos += (uint32_t)r;
-			turn += (size_t)r;
-		}
-		if (r < (ssize_t)v.iov_len) {
-			c->writable = false;
+		from = p->pos;
+		if (!send_part(w, c, p)) {
 			if (!c->broken && keep_part(w, c, p) == -1)
 				c->broken = true;
 			return;
 		}
+		turn += p->pos - from;
 	}
 }
 
@@ -305,11 +330,11 @@ flush(struct worker *w, struct conn *c, int flags)
 {
 	struct out	*o = &w->out;
 	struct part	*last;
-	size_t		 total = 0;
-	ssize_t		 r;
-	unsigned	 i = 0, k;
+	size_t		 total;
+	ssize_t		 r = 0;
+	unsigned	 i = 0, n = o->niov;
 
-	if (o->niov == 0)
+	if (n == 0)
 		return;
 	if (c->broken)
 		goto done;
@@ -317,18 +342,20 @@ flush(struct worker *w, struct conn *c, int flags)
 		keep_rest(w, c, 0);	/* in order behind what waits already */
 		goto done;
 	}
-	for (k = 0; k < o->niov; k++)
-		total += o->iov[k].iov_len;
-	r = send_list(w, c, o->iov, o->niov, flags);
+	last = o->part_of[n - 1] == BYTES ? NULL : &o->parts[o->part_of[n - 1]];
+	if (last != NULL && o->iov[n - 1].iov_len >= OUT_SENDFILE) {
+		n--;		/* goes by itself */
+		flags = MSG_MORE;
+	}
+	total = bytes_of(o->iov, n);
+	if (n > 0)
+		r = send_list(w, c, o->iov, n, flags);
 	if (r == (ssize_t)total) {
-		k = o->part_of[o->niov - 1];
-		last = k == BYTES ? NULL : &o->parts[k];
-		if (last != NULL) {
+		if (last != NULL && n == o->niov)
 			last->pos = last->checked;
+		if (last != NULL)
 			send_windows(w, c, last, total);
-		}
 	} else if (!c->broken) {
-		c->writable = false;
 		if (r > 0)
 			advance(o, &i, (size_t)r);
 		keep_rest(w, c, i);
@@ -373,42 +400,44 @@ out_drop(struct worker *w, struct conn *c)
 		drop_first(w, c);
 }
 
-/* Bytes of the piece that can be sent now; false: its next window is damaged. */
 static bool
-piece_iov(struct worker *w, struct conn *c, struct piece *p, struct iovec *v)
+is_held(const struct piece *p)
 {
-	if (!p->is_doc || !p->held) {
-		*v = (struct iovec){ .iov_base = p->bytes + p->at, .iov_len = p->len - p->at };
-		return true;
+	return p->is_doc && p->held;
+}
+
+/* One send of a piece.  Bytes of it. */
+static size_t
+send_piece(struct worker *w, struct conn *c, struct piece *p)
+{
+	struct iovec	v = { .iov_base = p->bytes + p->at, .iov_len = p->len - p->at };
+	uint32_t	from = p->part.pos;
+	ssize_t		r;
+
+	if (is_held(p)) {
+		if (from < p->part.checked || next_window(w, c, &p->part))
+			(void)send_part(w, c, &p->part);
+		return p->part.pos - from;
 	}
-	if (p->part.pos == p->part.checked && !next_window(w, c, &p->part))
-		return false;
-	*v = part_iov(&p->part);
-	return true;
+	if ((r = send_list(w, c, &v, 1, 0)) > 0)
+		p->at += (size_t)r;
+	return r > 0 ? (size_t)r : 0;
 }
 
 static bool
-piece_sent(struct piece *p, size_t n)
+is_sent(const struct piece *p)
 {
-	if (!p->is_doc || !p->held)
-		return (p->at += n) == p->len;
-	return (p->part.pos += (uint32_t)n) == p->part.end;
+	return is_held(p) ? p->part.pos == p->part.end : p->at == p->len;
 }
 
 void
 out_resume(struct worker *w, struct conn *c)
 {
-	struct iovec	v;
-	size_t		turn = 0;
-	ssize_t		r;
+	size_t	turn = 0;
 
-	while (c->out != NULL && c->writable && turn < OUT_TURN) {
-		if (!piece_iov(w, c, c->out, &v) || (r = send_list(w, c, &v, 1, 0)) == -1)
-			return;
-		if ((size_t)r < v.iov_len)
-			c->writable = false;
-		turn += (size_t)r;
-		if (piece_sent(c->out, (size_t)r))
+	while (c->out != NULL && c->writable && !c->broken && turn < OUT_TURN) {
+		turn += send_piece(w, c, c->out);
+		if (!c->broken && is_sent(c->out))
 			drop_first(w, c);
 	}
 }

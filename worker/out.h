@@ -7,7 +7,8 @@
  *
  * Heads and small bodies are copied into the buffer one behind the other, so
  * that pipelined answers leave in one send(2).  Larger bodies go straight from
- * the store's mapping.  A body over OUT_WINDOW is checked and sent window by
+ * the store's mapping, large ones out of the page cache (sendfile(2)), behind
+ * a head that waits for them in the kernel (MSG_MORE).  A body over OUT_WINDOW is checked and sent window by
  * window, each right after its check, while it is in the cache; memory and
  * latency do not grow with it.
  *
@@ -27,6 +28,7 @@
 #define OUT_IOV		32u
 #define OUT_PARTS	16u
 #define OUT_SMALL	4096u		/* bodies up to this are copied beside their head */
+#define OUT_SENDFILE	(32u << 10)	/* from here on out of the page cache, without a copy; below it is no gain (bench/README.md) */
 #define OUT_WINDOW	(1u << 20)	/* a multiple of SUBMIT_CHUNK; smaller ones cost a send and a wake-up each */
 #define OUT_TURN	(1u << 20)	/* sent to one connection before the others get their turn */
 #define OUT_COPIED	(64u << 20)
