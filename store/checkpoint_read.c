@@ -21,6 +21,7 @@
 #include "shm/proc.h"
 #include "store/checkpoint.h"
 #include "store/file.h"
+#include "store/page.h"
 
 static int
 damaged(void)
@@ -108,11 +109,25 @@ fail:
 	return -1;
 }
 
+/* With PAGE_REACH bytes of zero pages behind it, which are no memory. */
+static uint8_t *
+file_map(size_t len, int fd)
+{
+	uint8_t	*map = mmap(NULL, len + PAGE_REACH, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	if (mmap(map, len, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		munmap(map, len + PAGE_REACH);
+		return NULL;
+	}
+	return map;
+}
+
 int
 checkpoint_open(struct checkpoint *c, int dirfd, uint32_t number, bool want_table)
 {
-	void	*map;
-	int	 fd, saved;
+	int	fd, saved;
 
 	memset(c, 0, sizeof(*c));
 	if ((fd = file_open(c, dirfd, number)) == -1)
@@ -123,9 +138,8 @@ checkpoint_open(struct checkpoint *c, int dirfd, uint32_t number, bool want_tabl
 		goto fail;
 	if ((c->checked = calloc(c->head.npages / 8 + 1, 1)) == NULL)
 		goto fail;
-	if ((map = mmap(NULL, c->maplen, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
+	if ((c->map = file_map(c->maplen, fd)) == NULL)
 		goto fail;
-	c->map = map;
 	close(fd);	/* the mapping needs it no more */
 	return 0;
 fail:
@@ -140,7 +154,7 @@ void
 checkpoint_close(struct checkpoint *c)
 {
 	if (c->map != NULL)
-		munmap(c->map, c->maplen);
+		munmap(c->map, c->maplen + PAGE_REACH);
 	free(c->checked);
 	free(c->segments);
 	memset(c, 0, sizeof(*c));

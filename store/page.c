@@ -43,16 +43,39 @@ children_sound(const struct page *p, uint32_t self)
 	return true;
 }
 
+static bool
+is_whole(const struct page *p, uint32_t number)
+{
+	return p->crc == page_crc(p) && page_sound((const uint8_t *)p) && children_sound(p, number);
+}
+
+/* Where checkpoint page `id` is; NULL: there is none. */
+static const struct page *
+page_in_file(const struct tree *t, uint32_t id)
+{
+	uint32_t	n = id & ~PAGE_CHECKPOINT;
+
+	return n == id || n == 0 || n >= t->npages ? NULL :
+	    (const struct page *)(t->checkpoint + (size_t)n * PAGE_BYTES);
+}
+
 bool
 page_whole(const struct tree *t, uint32_t id)
 {
-	uint32_t		 n = id & ~PAGE_CHECKPOINT;
-	const struct page	*p;
+	const struct page	*p = page_in_file(t, id);
 
-	if (n == 0 || n >= t->npages)
+	return p != NULL && is_whole(p, id & ~PAGE_CHECKPOINT);
+}
+
+bool
+page_copy_whole(struct page *to, const struct tree *t, uint32_t id)
+{
+	const struct page	*p = page_in_file(t, id);
+
+	if (p == NULL)
 		return false;
-	p = (const struct page *)(t->checkpoint + (size_t)n * PAGE_BYTES);
-	return p->crc == page_crc(p) && page_sound((const uint8_t *)p) && children_sound(p, n);
+	memcpy(to, p, PAGE_BYTES);
+	return is_whole(to, id & ~PAGE_CHECKPOINT);
 }
 
 const struct page *

@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "store/format.h"
+#include "store/overlay.h"
 #include "store/tree.h"
 
 #define TREE_LEVELS	24	/* as struct cursor: a root's level is below it */
@@ -69,6 +70,15 @@ _Static_assert(sizeof(struct page_slot) == 8 && sizeof(struct page) == 64, "form
 _Static_assert(3 * (sizeof(struct page_slot) + CHILD_BYTES + KEY_MAX) <= PAGE_ROOM,
     "a split needs three entries of any size to fit");
 
+/*
+ * A checkpoint's page is looked at once, and may come from the disk again with
+ * other bytes.  What reads on believes its numbers: no further than this, for
+ * the farthest that any can say is 65,535 rows of 765 bytes.  Behind the last
+ * page there is as much to read, and a child is looked for where there are pages.
+ */
+#define PAGE_REACH	((size_t)64 << 20)
+#define OVERLAY_PAGES	(OVERLAY_BYTES / PAGE_BYTES)
+
 union page_buf {		/* a page built in private memory */
 	struct page	page;
 	uint8_t		bytes[PAGE_BYTES];
@@ -80,6 +90,8 @@ union page_buf {		/* a page built in private memory */
 const struct page	*page_first_look(const struct tree *, uint32_t id);
 /* Looks at checkpoint page `id` again, whoever looked before: true where all of it is right. */
 bool			 page_whole(const struct tree *, uint32_t id);
+/* Copies checkpoint page `id` to where it may be changed, and looks at the copy, whoever looked before.  false: damaged. */
+bool			 page_copy_whole(struct page *to, const struct tree *, uint32_t id);
 /* Notes and returns the damage: NULL, errno EILSEQ. */
 const struct page	*page_bad(uint32_t id);
 /* CRC-32C as stored in crc. */
@@ -109,6 +121,12 @@ page_child(const struct page *p, unsigned i)
 }
 
 static inline void
+page_child_set(struct page *p, unsigned i, uint32_t id)
+{
+	memcpy((uint8_t *)p + p->slot[i].at, &id, sizeof(id));
+}
+
+static inline void
 page_child_agg(const struct page *p, unsigned i, struct agg *a)
 {
 	memcpy(a, page_entry(p, i) + 4, sizeof(*a));
@@ -126,7 +144,7 @@ page_get(const struct tree *t, uint32_t id, int level)
 	const struct page	*p;
 	uint32_t		 n = id & ~PAGE_CHECKPOINT;
 
-	if (n == id)
+	if (n == id && n < OVERLAY_PAGES)
 		p = (const struct page *)(t->overlay + (size_t)n * PAGE_BYTES);
 	else if (n < t->npages && (t->checked[n >> 3] >> (n & 7) & 1) != 0)
 		p = (const struct page *)(t->checkpoint + (size_t)n * PAGE_BYTES);

@@ -66,7 +66,7 @@ page_ready(const struct tree *t, uint32_t id)
 {
 	uint32_t	n = id & ~PAGE_CHECKPOINT;
 
-	if (n == id)
+	if (n == id && n < OVERLAY_PAGES)
 		return t->overlay + (size_t)n * PAGE_BYTES;
 	if (n >= t->npages || (t->checked[n >> 3] >> (n & 7) & 1) == 0)
 		return NULL;

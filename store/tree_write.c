@@ -3,9 +3,11 @@
  *
  * Runs in: committer, tools.
  *
- * All that can fail comes first: the way down is read (and checkpoint pages on
- * it checked), and as many pages are reserved as the change can need.  From
- * there on nothing fails, so a change happens whole or not at all.  A put whose
+ * All that can fail comes first: of each page on the way down that is not ours
+ * to change there is a copy made, a checkpoint page's copy is looked at, and only then do
+ * the copies take their places: a page of a file may change at any time, and what is
+ * changed must be what was looked at.  As many pages are reserved as the change can need.
+ * From there on nothing fails, so a change happens whole or not at all.  A put whose
  * leaf is to be cut first takes a round of this for each cut: where a later one
  * cannot be had, the tree is cut otherwise than it was, and whole, and its
  * documents are what they were.
@@ -55,37 +57,106 @@ page_new(struct tree_writer *w, unsigned level)
 	return id;
 }
 
-/* The page to change instead of `id`: itself where it is new, else a copy. */
+/* The page to change instead of `id`: itself where it is new, else a copy, which nothing refers to yet.  PAGE_NONE: errno. */
 static uint32_t
 page_own(struct tree_writer *w, uint32_t id)
 {
-	const struct page	*from;
-	struct page		*to;
-	uint32_t		 mine;
+	struct page	*to;
+	uint32_t	 mine;
 
 	if (page_is_new(w, id))
 		return id;
-	from = page_get(&w->t, id, -1);
-	assert(from != NULL);
-	mine = overlay_alloc(w->overlay);
-	assert(mine != PAGE_NONE);
+	if ((mine = overlay_alloc(w->overlay)) == PAGE_NONE)
+		return PAGE_NONE;
 	to = page_mine(w, mine);
-	page_copy(to, from);
+	if ((id & PAGE_CHECKPOINT) == 0)
+		page_copy(to, page_mine(w, id));
+	else if (!page_copy_whole(to, &w->t, id)) {
+		(void)overlay_free_now(w->overlay, mine);
+		(void)page_bad(id);
+		return PAGE_NONE;
+	}
 	to->crc = 0;
 	to->gen = w->gen;
 	to->base = w->base;
-	page_release(w, id);
 	return mine;
 }
 
-/* --- put ----------------------------------------------------------------------- */
+/* --- the way down ---------------------------------------------------------------- */
 
-struct path {			/* from the root (0) to a leaf */
+struct path {			/* from the root (0) to a leaf, all of it ours to change */
 	uint32_t	id[TREE_LEVELS];
 	unsigned	index[TREE_LEVELS];
 	int		depth;
 	bool		exact;		/* the leaf's entry is the key */
 };
+
+/* The copies take the places of what they are copies of: was[], from the root to the leaf. */
+static void
+path_link(struct tree_writer *w, const struct path *path, const uint32_t *was)
+{
+	for (int i = 0; i < path->depth; i++) {
+		if (path->id[i] == was[i])
+			continue;
+		if (i == 0)
+			w->t.root = path->id[i];
+		else
+			page_child_set(page_mine(w, path->id[i - 1]), path->index[i - 1], path->id[i]);
+		page_release(w, was[i]);
+	}
+}
+
+static int
+path_undo(struct tree_writer *w, const struct path *path, const uint32_t *was)
+{
+	int	saved = errno;
+
+	for (int i = 0; i < path->depth; i++)
+		if (path->id[i] != was[i])
+			(void)overlay_free_now(w->overlay, path->id[i]);
+	errno = saved;
+	return -1;
+}
+
+/*
+ * The way to where `key` is or would be, for changing.  The documents are what
+ * they were.  0; -1: EILSEQ, ENOSPC, and nothing was changed.
+ */
+static int
+path_own(struct tree_writer *w, const uint8_t *key, size_t len, struct path *path)
+{
+	uint32_t	 was[TREE_LEVELS], id = w->t.root;
+	struct page	*p;
+	int		 level = -1, i;
+
+	path->depth = 0;
+	path->exact = false;
+	while (id != PAGE_NONE) {
+		if (page_get(&w->t, id, level) == NULL)
+			return path_undo(w, path, was);
+		i = path->depth;
+		was[i] = id;
+		if ((path->id[i] = page_own(w, id)) == PAGE_NONE)
+			return path_undo(w, path, was);
+		path->depth++;
+		p = page_mine(w, path->id[i]);
+		if (level != -1 && p->level != level) {
+			(void)page_bad(id);
+			return path_undo(w, path, was);
+		}
+		if (p->level == 0) {
+			path->index[i] = leaf_search(p, key, len, &path->exact);
+			break;
+		}
+		path->index[i] = page_child_index(p, key, len);
+		id = page_child(p, path->index[i]);
+		level = p->level - 1;
+	}
+	path_link(w, path, was);
+	return 0;
+}
+
+/* --- put ----------------------------------------------------------------------- */
 
 struct put {			/* what one level of the path tells the one above */
 	uint32_t	id;		/* the page, after the change */
@@ -97,30 +168,6 @@ struct put {			/* what one level of the path tells the one above */
 	size_t		seplen;
 	uint8_t		sep[KEY_MAX];
 };
-
-static int
-path_find(const struct tree *t, const uint8_t *key, size_t len, struct path *path)
-{
-	const struct page	*p;
-	uint32_t		 id = t->root;
-	int			 level = -1;
-
-	path->depth = 0;
-	path->exact = false;
-	while (id != PAGE_NONE) {
-		if ((p = page_get(t, id, level)) == NULL)
-			return -1;
-		path->id[path->depth] = id;
-		if (p->level == 0) {
-			path->index[path->depth++] = leaf_search(p, key, len, &path->exact);
-			return 0;
-		}
-		path->index[path->depth] = page_child_index(p, key, len);
-		id = page_child(p, path->index[path->depth++]);
-		level = p->level - 1;
-	}
-	return 0;
-}
 
 /* Inserts as entry i of our page `id`, splitting it where it is full. */
 static void
@@ -145,7 +192,6 @@ put_insert(struct tree_writer *w, uint32_t id, unsigned i, const uint8_t *key, s
 enum round {
 	ROUND_MADE,
 	ROUND_CUT,		/* the leaf was cut in two, its documents are what they were: another round */
-	ROUND_BAD,		/* nothing of the leaf was changed: it cannot be cut, for it is no sound one */
 };
 
 /* A new leaf to the right, with this entry, where keys come in order, or else the upper half. */
@@ -168,10 +214,8 @@ put_leaf_right(struct tree_writer *w, const struct path *path, const uint8_t *ke
 		memcpy(up->sep, key, up->seplen);
 		(void)leaf_put(right, 0, false, key, len, val);
 		p->next = p->run = 0;
-	} else if (!leaf_cut(p, right, i, up->sep, &up->seplen)) {
-		page_release(w, up->right);
-		return ROUND_BAD;
-	}
+	} else if (!leaf_cut(p, right, i, up->sep, &up->seplen))
+		proc_panic(__FILE__, __LINE__, "a leaf that was sound can be cut");
 	up->split = true;
 	page_agg(right, 0, right->count, &up->right_agg);
 	return behind ? ROUND_MADE : ROUND_CUT;
@@ -185,7 +229,7 @@ put_leaf(struct tree_writer *w, const struct path *path, const uint8_t *key, siz
 	struct page	*p;
 	enum round	 made = ROUND_MADE;
 
-	up->id = page_own(w, path->id[leaf]);
+	up->id = path->id[leaf];
 	p = page_mine(w, up->id);
 	if (!leaf_put(p, path->index[leaf], path->exact, key, len, val))
 		made = put_leaf_right(w, path, key, len, val, up);
@@ -202,7 +246,7 @@ static void
 put_interior(struct tree_writer *w, const struct path *path, int level, const struct agg *change, struct put *up)
 {
 	unsigned	 i = path->index[level];
-	uint32_t	 id = page_own(w, path->id[level]);
+	uint32_t	 id = path->id[level];
 	struct page	*p = page_mine(w, id);
 	uint8_t		 payload[CHILD_BYTES], sep[KEY_MAX];
 	struct agg	 a = up->agg;
@@ -263,7 +307,7 @@ put_change(const struct doc_val *old, const struct doc_val *val, struct agg *cha
  */
 #define CUTS_MAX	15u
 
-/* Pages for one round: of each level a copy and a new one, and a root. */
+/* Pages for one round: of each level a new one, and a root. */
 static int
 put_reserve(struct tree_writer *w, const struct path *path)
 {
@@ -271,7 +315,7 @@ put_reserve(struct tree_writer *w, const struct path *path)
 		errno = ENOSPC;
 		return -1;
 	}
-	return overlay_reserve(w->overlay, 2 * (unsigned)path->depth + 2);
+	return overlay_reserve(w->overlay, (unsigned)path->depth + 2);
 }
 
 /* One round, from the leaf to the root.  The tree is whole after it, whatever it says. */
@@ -298,11 +342,10 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	struct path			 path;
 	struct agg			 change;
 	bool				 recount, exact;
-	enum round			 made;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	assert(len > 0 && len <= KEY_MAX);
-	if (path_find(&w->t, key, len, &path) == -1)
+	if (path_own(w, key, len, &path) == -1)
 		return -1;
 	if (put_reserve(w, &path) == -1)
 		return -1;
@@ -314,14 +357,14 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	*old = none;
 	exact = path.exact;
 	if (exact)
-		leaf_val(page_get(&w->t, path.id[path.depth - 1], 0), path.index[path.depth - 1], old);
+		leaf_val(page_mine(w, path.id[path.depth - 1]), path.index[path.depth - 1], old);
 	recount = !put_change(old, val, &change);
-	for (unsigned cuts = 0; (made = put_along(w, &path, key, len, val, &change, recount)) != ROUND_MADE;) {
-		if (made == ROUND_BAD || ++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
+	for (unsigned cuts = 0; put_along(w, &path, key, len, val, &change, recount) != ROUND_MADE;) {
+		if (++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
 			errno = EILSEQ;
 			return -1;
 		}
-		if (path_find(&w->t, key, len, &path) == -1 || put_reserve(w, &path) == -1)
+		if (path_own(w, key, len, &path) == -1 || put_reserve(w, &path) == -1)
 			return -1;
 	}
 	if (!exact)
@@ -337,7 +380,7 @@ struct removal {
 	size_t			 lolen, hilen;
 };
 
-/* Calls each() for the range.  Looks at every page that remove_below() will: -1 is possible here only. */
+/* Calls each() for the range. */
 static int
 remove_tell(const struct removal *r, void (*each)(void *, const uint8_t *, size_t, const struct doc_val *), void *arg,
     bool *any)
@@ -375,89 +418,77 @@ remove_subtree(struct tree_writer *w, uint32_t id)
 	page_release(w, id);
 }
 
-/* Takes entries i .. i + n - 1 out of page `id`; returns what is there instead. */
+/* Takes entries i .. i + n - 1 out of our page `id`; returns what is there instead. */
 static uint32_t
 remove_entries(struct tree_writer *w, uint32_t id, unsigned i, unsigned n)
 {
-	if (n == page_get(&w->t, id, -1)->count) {
+	struct page	*p = page_mine(w, id);
+
+	if (n == p->count) {
 		page_release(w, id);
 		return PAGE_NONE;
 	}
-	if (n != 0) {
-		id = page_own(w, id);
-		if (page_mine(w, id)->level == 0)
-			leaf_erase(page_mine(w, id), i, n);
-		else
-			page_erase(page_mine(w, id), i, n);
-	}
+	if (n != 0 && p->level == 0)
+		leaf_erase(p, i, n);
+	else if (n != 0)
+		page_erase(p, i, n);
 	return id;
 }
 
 static uint32_t	remove_below(const struct removal *, uint32_t, bool, bool, struct agg *);
 
-/* Removes within the child of entry i; returns the page, *gone where the child is. */
-static uint32_t
-remove_child(const struct removal *r, uint32_t id, unsigned i, bool lo, bool hi, bool *gone)
+/* Removes within the child of entry i; true: the child is gone. */
+static bool
+remove_child(const struct removal *r, uint32_t id, unsigned i, bool lo, bool hi)
 {
-	const struct page	*p = page_get(&r->w->t, id, -1);
-	uint32_t		 old = page_child(p, i), child;
-	uint8_t			 payload[CHILD_BYTES];
-	struct agg		 was, agg;
+	struct page	*p = page_mine(r->w, id);
+	uint8_t		 payload[CHILD_BYTES];
+	struct agg	 agg;
+	uint32_t	 child = remove_below(r, page_child(p, i), lo, hi, &agg);
 
-	page_child_agg(p, i, &was);
-	child = remove_below(r, old, lo, hi, &agg);
-	*gone = child == PAGE_NONE;
-	if (*gone || (child == old && memcmp(&was, &agg, sizeof(agg)) == 0))
-		return id;
-	id = page_own(r->w, id);
+	if (child == PAGE_NONE)
+		return true;
 	page_child_pack(payload, child, &agg);
-	page_set(page_mine(r->w, id), i, payload);
-	return id;
+	page_set(p, i, payload);
+	return false;
 }
 
 /* Of an interior page: what hangs between the edges, the children at the edges, then the entries. */
 static uint32_t
 remove_interior(const struct removal *r, uint32_t id, bool lo, bool hi)
 {
-	const struct page	*p = page_get(&r->w->t, id, -1);
+	const struct page	*p = page_mine(r->w, id);
 	unsigned		 i, j;		/* entries i .. j - 1 go whole */
-	bool			 gone;
 
 	i = lo ? page_child_index(p, r->lo, r->lolen) : 0;
 	j = hi ? page_child_index(p, r->hi, r->hilen) : p->count;
-	if (lo && hi && i == j) {
-		id = remove_child(r, id, i, true, true, &gone);
-		return remove_entries(r->w, id, i, gone);
-	}
+	if (lo && hi && i == j)
+		return remove_entries(r->w, id, i, remove_child(r, id, i, true, true));
 	for (unsigned k = lo ? i + 1 : i; k < j; k++)
 		remove_subtree(r->w, page_child(p, k));
-	if (hi) {		/* first, while i and j are right */
-		id = remove_child(r, id, j, false, true, &gone);
-		j += gone;
-	}
-	if (lo) {
-		id = remove_child(r, id, i, true, false, &gone);
-		i += !gone;
-	}
+	if (hi)			/* first, while i and j are right */
+		j += remove_child(r, id, j, false, true);
+	if (lo)
+		i += !remove_child(r, id, i, true, false);
 	return remove_entries(r->w, id, i, j > i ? j - i : 0);
 }
 
 static uint32_t
 remove_leaf(const struct removal *r, uint32_t id, bool lo, bool hi)
 {
-	const struct page	*p = page_get(&r->w->t, id, -1);
+	const struct page	*p = page_mine(r->w, id);
 	bool			 exact;
 	unsigned		 i, j;
 
 	i = lo ? leaf_search(p, r->lo, r->lolen, &exact) : 0;
 	j = hi ? leaf_search(p, r->hi, r->hilen, &exact) : p->count;
-	return remove_entries(r->w, id, i, j - i);
+	return remove_entries(r->w, id, i, j > i ? j - i : 0);
 }
 
 /*
  * Removes what is in the range below page `id`; lo, hi: that bound lies within
  * its keys.  Returns the page to have instead, PAGE_NONE: nothing is left.
- * Works along two edges, so it takes two pages of each level at most.
+ * Works along the two edges, whose pages are ours.
  */
 static uint32_t
 remove_below(const struct removal *r, uint32_t id, bool lo, bool hi, struct agg *agg)
@@ -468,11 +499,9 @@ remove_below(const struct removal *r, uint32_t id, bool lo, bool hi, struct agg 
 		remove_subtree(r->w, id);
 		return PAGE_NONE;
 	}
-	p = page_get(&r->w->t, id, -1);
-	assert(p != NULL);	/* remove_tell() was here */
-	id = p->level != 0 ? remove_interior(r, id, lo, hi) : remove_leaf(r, id, lo, hi);
+	id = page_mine(r->w, id)->level != 0 ? remove_interior(r, id, lo, hi) : remove_leaf(r, id, lo, hi);
 	if (id != PAGE_NONE) {
-		p = page_get(&r->w->t, id, -1);
+		p = page_mine(r->w, id);
 		page_agg(p, 0, p->count, agg);
 	}
 	return id;
@@ -499,10 +528,10 @@ int
 tree_remove(struct tree_writer *w, const void *lo, size_t lolen, const void *hi, size_t hilen,
     void (*each)(void *, const uint8_t *, size_t, const struct doc_val *), void *arg)
 {
-	struct removal		 r = { w, lo, hi, lolen, hilen };
-	const struct page	*root;
-	struct agg		 agg;
-	bool			 any;
+	struct removal	r = { w, lo, hi, lolen, hilen };
+	struct path	edge;
+	struct agg	agg;
+	bool		any;
 
 	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	if (hi != NULL && key_cmp(lo, lolen, hi, hilen) >= 0)
@@ -511,8 +540,7 @@ tree_remove(struct tree_writer *w, const void *lo, size_t lolen, const void *hi,
 		return -1;
 	if (!any)
 		return 0;
-	root = page_get(&w->t, w->t.root, -1);
-	if (overlay_reserve(w->overlay, 2 * (root->level + 1u)) == -1)
+	if (path_own(w, lo, lolen, &edge) == -1 || (hi != NULL && path_own(w, hi, hilen, &edge) == -1))
 		return -1;
 	w->t.root = remove_below(&r, w->t.root, true, hi != NULL, &agg);
 	remove_collapse(w);
