@@ -139,8 +139,13 @@ key_len(const struct page *p, unsigned i, size_t *rest_at)
 void
 leaf_val(const struct page *p, unsigned i, struct doc_val *v)
 {
-	const uint8_t	*at = leaf_row(p, i) + widths(p)[COL_LEN] + widths(p)[COL_AT];
+	size_t		 bytes = row_bytes(p), row = rows_at(p) + i * bytes;
+	const uint8_t	*at = (const uint8_t *)p + row + widths(p)[COL_LEN] + widths(p)[COL_AT];
 
+	if (row + bytes > LEAF_END) {	/* see key_len(): a record that says this there is not */
+		memset(v, 0, sizeof(*v));
+		return;
+	}
 	v->seq = column(p, COL_SEQ, &at);
 	v->time_ms = column(p, COL_TIME, &at);
 	v->run = (uint32_t)column(p, COL_RUN, &at);

@@ -56,6 +56,7 @@ void	leaf_agg(const struct page *, unsigned from, unsigned to, struct agg *);
  * nothing behind it was looked at.
  */
 size_t	leaf_key(const struct page *, unsigned i, uint8_t *out);
+/* All zero where the page is no sound one (any more). */
 void	leaf_val(const struct page *, unsigned i, struct doc_val *);
 /* The first entry whose key is not below `key`; *exact: it is `key`. */
 unsigned leaf_search(const struct page *, const uint8_t *key, size_t len, bool *exact);

@@ -72,11 +72,12 @@ _Static_assert(3 * (sizeof(struct page_slot) + CHILD_BYTES + KEY_MAX) <= PAGE_RO
 
 /*
  * A checkpoint's page is looked at once, and may come from the disk again with
- * other bytes.  What reads on believes its numbers: no further than this, for
- * the farthest that any can say is 65,535 rows of 765 bytes.  Behind the last
- * page there is as much to read, and a child is looked for where there are pages.
+ * other bytes.  Of a leaf nothing is read outside of it, whatever it says
+ * (leaf.c); the slots and entries of an interior page are believed: 65,535 of
+ * 8 bytes, and 64 KiB.  Behind the last page there is as much to read, and a
+ * child is looked for where there are pages.
  */
-#define PAGE_REACH	((size_t)64 << 20)
+#define PAGE_REACH	((size_t)1 << 20)
 #define OVERLAY_PAGES	(OVERLAY_BYTES / PAGE_BYTES)
 
 union page_buf {		/* a page built in private memory */
