@@ -202,38 +202,15 @@ cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
 unsigned
 leaf_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 {
-	const uint32_t	*head = heads(p);
-	unsigned	 at = 0, n = p->count, end;
-	uint32_t	 h;
-	int		 c;
+	int	c;
 
 	*exact = false;
 	if (rows_at(p) > LEAF_END)	/* see key_len() */
 		return 0;
 	c = key_cmp(key, len < p->skip ? len : p->skip, (const uint8_t *)p + LEAF_PREFIX, p->skip);
-	if (c != 0)
+	if (c != 0 || p->count == 0)
 		return c < 0 ? 0 : p->count;
-	h = key_head(key + p->skip, len - p->skip);
-	for (; n > 1; n -= n / 2)	/* no branch to mispredict */
-		at += head[at + n / 2 - 1] < h ? n / 2 : 0;
-	at += head[at] < h;
-	if (at == p->count || head[at] != h)
-		return at;
-	for (end = at + 1; end < p->count && head[end] == h; end++)
-		;
-	while (at < end) {		/* the same head in at .. end - 1: by whole keys */
-		n = at + (end - at) / 2;
-		c = cmp_tied(p, n, key, len);
-		if (c == 0) {
-			*exact = true;
-			return n;
-		}
-		if (c < 0)
-			end = n;
-		else
-			at = n + 1;
-	}
-	return at;
+	return page_find(p, heads(p), LEAF_TOLD, 0, key, len, cmp_tied, exact);
 }
 
 /* --- looking at what a file says ------------------------------------------------------ */

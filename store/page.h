@@ -208,33 +208,31 @@ page_cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
 	return key_cmp(key + p->skip, len - p->skip, page_key(p, i) + p->skip, n - p->skip);
 }
 
-/* Interior: the first slot whose key is not below `key`, among those that count (T1); *exact: it is `key`. */
-static inline unsigned
-page_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
+/*
+ * The first of entries from .. count - 1, one at least, whose key is not below
+ * `key`, which has the page's prefix; *exact: it is `key`.  Heads are numbers of
+ * four bytes, `stride` apart; tied() compares `key` with a key of the same head.
+ * Always inline: stride and tied() are constants, and this is what a GET does most.
+ */
+__attribute__((always_inline)) static inline unsigned
+page_find(const struct page *p, const void *heads, size_t stride, unsigned from, const uint8_t *key, size_t len,
+    int (*tied)(const struct page *, unsigned, const uint8_t *, size_t), bool *exact)
 {
-	const struct page_slot	*slot = p->slot;
-	unsigned		 at = 1, n = p->count - 1u, end;
-	uint32_t		 head;
-	int			 c;
+#define HEAD(i)	(*(const uint32_t *)(const void *)((const uint8_t *)heads + (i) * stride))
+	uint32_t	head = key_head(key + p->skip, len - p->skip);
+	unsigned	at = from, n = p->count - from, end;
+	int		c;
 
-	*exact = false;
-	if (p->count <= at)
-		return p->count;
-	c = key_cmp(key, len < p->skip ? len : p->skip,
-	    p->skip <= sizeof(p->prefix) ? p->prefix : page_key(p, at), p->skip);
-	if (c != 0)
-		return c < 0 ? at : p->count;
-	head = key_head(key + p->skip, len - p->skip);
 	for (; n > 1; n -= n / 2)	/* no branch to mispredict */
-		at += slot[at + n / 2 - 1].head < head ? n / 2 : 0;
-	at += slot[at].head < head;
-	if (at == p->count || slot[at].head != head)
+		at += HEAD(at + n / 2 - 1) < head ? n / 2 : 0;
+	at += HEAD(at) < head;
+	if (at == p->count || HEAD(at) != head)
 		return at;
-	for (end = at + 1; end < p->count && slot[end].head == head; end++)
+	for (end = at + 1; end < p->count && HEAD(end) == head; end++)
 		;
 	while (at < end) {		/* the same head in at .. end - 1: by whole keys */
 		n = at + (end - at) / 2;
-		c = page_cmp_tied(p, n, key, len);
+		c = tied(p, n, key, len);
 		if (c == 0) {
 			*exact = true;
 			return n;
@@ -245,6 +243,23 @@ page_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 			at = n + 1;
 	}
 	return at;
+#undef HEAD
+}
+
+/* Interior: the first slot whose key is not below `key`, among those that count (T1); *exact: it is `key`. */
+static inline unsigned
+page_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
+{
+	const uint8_t	*prefix;
+	int		 c;
+
+	*exact = false;
+	if (p->count <= 1)
+		return p->count;
+	prefix = p->skip <= sizeof(p->prefix) ? p->prefix : page_key(p, 1);
+	if ((c = key_cmp(key, len < p->skip ? len : p->skip, prefix, p->skip)) != 0)
+		return c < 0 ? 1 : p->count;
+	return page_find(p, &p->slot[0].head, sizeof(p->slot[0]), 1, key, len, page_cmp_tied, exact);
 }
 
 /* The entry of an interior page whose child may hold `key`. */
