@@ -269,7 +269,7 @@ page_child_index(const struct page *p, const uint8_t *key, size_t len)
 	bool		exact;
 	unsigned	i = page_search(p, key, len, &exact);
 
-	return exact ? i : i - 1;
+	return i - (!exact && i != 0);	/* 0: a page of no entries, which it was not when it was looked at */
 }
 
 static inline void

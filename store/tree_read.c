@@ -172,6 +172,19 @@ tree_range(const struct tree *t, const void *lo, size_t lolen, const void *hi, s
 
 /* --- cursor ------------------------------------------------------------------ */
 
+/* One page down, at entry i.  A tree that was looked at is no deeper than that, but may be another by now (T7). */
+static int
+cursor_push(struct cursor *c, uint32_t id, unsigned i)
+{
+	if (c->depth == TREE_LEVELS) {
+		(void)page_bad(id);
+		return -1;
+	}
+	c->page[c->depth] = id;
+	c->index[c->depth++] = (uint16_t)i;
+	return 0;
+}
+
 /* Pushes `id` and, below it, the first entry of each page down to the leaf. */
 static int
 cursor_first(struct cursor *c, uint32_t id, int level)
@@ -179,10 +192,8 @@ cursor_first(struct cursor *c, uint32_t id, int level)
 	const struct page	*p;
 
 	for (;;) {
-		if ((p = page_get(c->tree, id, level)) == NULL)
+		if ((p = page_get(c->tree, id, level)) == NULL || cursor_push(c, id, 0) == -1)
 			return -1;
-		c->page[c->depth] = id;
-		c->index[c->depth++] = 0;
 		if (p->level == 0)
 			return 1;
 		id = page_child(p, 0);
@@ -224,8 +235,8 @@ cursor_seek(struct cursor *c, const struct tree *t, const void *key, size_t len)
 		if ((p = page_get(t, id, level)) == NULL)
 			return -1;
 		i = p->level != 0 ? page_child_index(p, key, len) : leaf_search(p, key, len, &exact);
-		c->page[c->depth] = id;
-		c->index[c->depth++] = (uint16_t)i;
+		if (cursor_push(c, id, i) == -1)
+			return -1;
 		if (p->level == 0)
 			return i < p->count ? 1 : cursor_climb(c);
 		id = page_child(p, i);
@@ -253,8 +264,12 @@ cursor_entry(struct cursor *c, const uint8_t **key, size_t *len, struct doc_val 
 	const struct page	*p = page_get(c->tree, c->page[c->depth - 1], 0);
 	unsigned		 i = c->index[c->depth - 1];
 
-	*len = leaf_key(p, i, c->key);
 	*key = c->key;
+	*len = 0;
+	memset(val, 0, sizeof(*val));
+	if (p == NULL)		/* it was a leaf a moment ago (T7) */
+		return;
+	*len = leaf_key(p, i, c->key);
 	leaf_val(p, i, val);
 }
 

@@ -507,15 +507,20 @@ remove_below(const struct removal *r, uint32_t id, bool lo, bool hi, struct agg 
 	return id;
 }
 
-/* A root with one child is one level too many.  A child that cannot be read keeps its parent. */
+/*
+ * A root with one child is one level too many.  A child that cannot be read keeps its
+ * parent, and a page of the file is not believed that it has only one (T7).
+ */
 static void
 remove_collapse(struct tree_writer *w)
 {
 	const struct page	*p;
 	uint32_t		 child;
 
-	while (w->t.root != PAGE_NONE && (p = page_get(&w->t, w->t.root, -1)) != NULL &&
-	    p->level != 0 && p->count == 1) {
+	while (w->t.root != PAGE_NONE && (w->t.root & PAGE_CHECKPOINT) == 0) {
+		p = page_mine(w, w->t.root);
+		if (p->level == 0 || p->count != 1)
+			return;
 		child = page_child(p, 0);
 		if (page_get(&w->t, child, p->level - 1) == NULL)
 			return;

@@ -883,6 +883,131 @@ a_page_that_changes_once_it_was_looked_at_does_no_harm(void **state)
 	free(bytes);
 }
 
+/* Keeps page `n` of checkpoint 3 as it is now in `bytes`. */
+static void
+page_store(int fd, const uint8_t *bytes, size_t n)
+{
+	assert_int_equal(pwrite(fd, bytes + n * PAGE_BYTES, PAGE_BYTES, (off_t)(n * PAGE_BYTES)), PAGE_BYTES);
+}
+
+/* Each page but the first stands above the one before it: a tree as deep as the file is long. */
+static void
+chain_pages(int fd, uint8_t *bytes, size_t npages)
+{
+	for (size_t n = 1; n < npages; n++) {
+		struct page	*p = (struct page *)(void *)(bytes + n * PAGE_BYTES);
+		uint32_t	 id = PAGE_CHECKPOINT | (uint32_t)(n - 1);
+
+		p->level = (uint8_t)(n - 1);
+		p->count = 1;
+		if (n > 1) {
+			p->slot[0].at = PAGE_BYTES / 2;
+			page_child_set(p, 0, id);
+		}
+		page_store(fd, bytes, n);
+	}
+}
+
+/* What random bytes hardly ever say (above). */
+static void
+no_entries_a_leaf_that_is_none_and_a_tree_too_deep_do_no_harm_later(void **state)
+{
+	struct checkpoint	c;
+	struct model		m = { 0 };
+	struct tree		t;
+	struct doc_val		val;
+	struct agg		a;
+	struct cursor		cur;
+	const uint8_t		*key;
+	struct page		*root;
+	uint8_t			*bytes;
+	size_t			 n, len, last;
+	int			 fd;
+
+	(void)state;
+	bytes = small_file(SHAPE_LONG, 400, &m, &n);
+	fd = file_open(3);
+	assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
+	t = tree_of(&c);
+	assert_tree_is(&t, &m);			/* looked at, all of it */
+	last = (size_t)c.head.npages - 1;
+	assert_true(last > TREE_LEVELS + 4 && last < 200);
+	root = (struct page *)(void *)(bytes + last * PAGE_BYTES);
+
+	n = root->count;
+	root->count = 0;
+	page_store(fd, bytes, last);
+	for (size_t i = 0; i < m.n; i++) {
+		(void)tree_get(&t, m.e[i].key, m.e[i].len, &val);
+		(void)tree_hint(&t, m.e[i].key, m.e[i].len);
+		(void)tree_range(&t, m.e[0].key, m.e[0].len, m.e[i].key, m.e[i].len, &a);
+		(void)cursor_seek(&cur, &t, m.e[i].key, m.e[i].len);
+	}
+	root->count = (uint16_t)n;
+	page_store(fd, bytes, last);
+
+	assert_int_equal(cursor_seek(&cur, &t, "", 0), 1);
+	bytes[PAGE_BYTES + offsetof(struct page, level)] = 1;
+	page_store(fd, bytes, 1);		/* the first leaf */
+	cursor_entry(&cur, &key, &len, &val);
+	assert_int_equal(len, 0);
+	assert_int_equal(cursor_next(&cur), -1);
+
+	chain_pages(fd, bytes, last + 1);
+	errno = 0;
+	assert_int_equal(cursor_seek(&cur, &t, "", 0), -1);
+	assert_int_equal(errno, EILSEQ);
+	assert_int_equal(cursor_seek(&cur, &t, m.e[9].key, m.e[9].len), -1);
+	checkpoint_close(&c);
+	close(fd);
+	model_free(&m);
+	free(bytes);
+}
+
+/* It says later that it has one child: that is not made the root instead of it. */
+static void
+a_root_is_not_taken_for_what_a_page_says_later(void **state)
+{
+	struct checkpoint	 c;
+	struct model		 m = { 0 };
+	struct bed		 b;
+	const struct page	*root;
+	struct page		*left;
+	uint8_t			*bytes, sep[KEY_MAX];
+	size_t			 n, at, len, count;
+	int			 fd;
+
+	(void)state;
+	bytes = small_file(SHAPE_LONG, 400, &m, &n);
+	fd = file_open(3);
+	assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
+	bed_open(&b);
+	b.w.t = tree_of(&c);
+	b.w.t.overlay = b.o.base;
+	assert_tree_is(&b.w.t, &m);
+	root = (const struct page *)(const void *)(bytes + (c.head.npages - 1) * PAGE_BYTES);
+	assert_true(root->level >= 2 && root->count >= 2);
+	at = page_child(root, 0) & ~PAGE_CHECKPOINT;
+	len = root->slot[1].len;
+	memcpy(sep, page_key(root, 1), len);
+	left = (struct page *)(void *)(bytes + at * PAGE_BYTES);
+	count = left->count;
+	assert_true(count > 1);
+
+	left->count = 1;
+	page_store(fd, bytes, at);
+	assert_int_equal(tree_remove(&b.w, sep, len, NULL, 0, NULL, NULL), 0);
+	left->count = (uint16_t)count;
+	page_store(fd, bytes, at);
+	model_remove(&m, model_find(&m, sep, len), m.n);
+	assert_tree_is(&b.w.t, &m);
+	bed_close(&b);
+	checkpoint_close(&c);
+	close(fd);
+	model_free(&m);
+	free(bytes);
+}
+
 static void
 a_damaged_page_is_not_copied_and_leaves_a_change_undone(void **state)
 {
@@ -949,6 +1074,8 @@ main(void)
 		cmocka_unit_test(a_forged_page_whose_sums_wrap_is_refused),
 		cmocka_unit_test(a_leaf_that_is_no_sound_one_any_more_fails_the_put),
 		cmocka_unit_test(a_page_that_changes_once_it_was_looked_at_does_no_harm),
+		cmocka_unit_test(no_entries_a_leaf_that_is_none_and_a_tree_too_deep_do_no_harm_later),
+		cmocka_unit_test(a_root_is_not_taken_for_what_a_page_says_later),
 		cmocka_unit_test(a_damaged_page_is_not_copied_and_leaves_a_change_undone),
 	};
 
