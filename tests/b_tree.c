@@ -471,6 +471,62 @@ a_remove_without_room_changes_nothing(void **state)
 	bed_close(&b);
 }
 
+/* Leaves n pages to be had. */
+static void
+bed_leave(struct bed *b, unsigned n)
+{
+	b->o.nfree = 0;
+	b->o.end = b->o.allocated = b->o.next + n;
+}
+
+/* However many there are: the ways down are copied whole, or the documents are what they were and no page is lost. */
+static void
+a_change_that_runs_out_of_room_on_the_way_down_loses_nothing(void **state)
+{
+	struct doc_val	val = { .seq = 1 }, old;
+	struct bed	b;
+	struct model	m = { 0 };
+	size_t		from = 20, to;
+	unsigned	room, depth;
+	uint32_t	in_use, root;
+
+	(void)state;
+	rnd_state = 9;
+	bed_open(&b);
+	bed_fill(&b, &m, SHAPE_LONG, 1000000, 400);
+	to = m.n - 20;
+	bed_publish(&b, 0);		/* nothing is ours to change as it is, and nothing comes free */
+	root = b.w.t.root;
+	depth = page_get(&b.w.t, root, -1)->level + 1u;
+	assert_true(depth >= 3);
+	in_use = b.o.in_use;
+	for (room = 0; room <= depth; room++) {
+		bed_leave(&b, room);
+		errno = 0;
+		assert_int_equal(tree_put(&b.w, m.e[0].key, m.e[0].len, &val, &old), -1);
+		assert_int_equal(errno, ENOSPC);
+		assert_int_equal(b.o.in_use, in_use);
+		assert_int_equal(b.w.t.root != root, room >= depth);	/* copied, all of it or nothing */
+		assert_tree_is(&b.w.t, &m);
+	}
+	for (room = 0; room < 2 * depth; room++) {
+		bed_publish(&b, 0);
+		bed_leave(&b, room);
+		in_use = b.o.in_use;
+		errno = 0;
+		if (tree_remove(&b.w, m.e[from].key, m.e[from].len, m.e[to].key, m.e[to].len, NULL, NULL) == 0)
+			break;
+		assert_int_equal(errno, ENOSPC);
+		assert_int_equal(b.o.in_use, in_use);
+		assert_tree_is(&b.w.t, &m);
+	}
+	assert_int_equal(room, 2 * depth - 1);	/* the root is on both ways */
+	model_remove(&m, from, to);
+	assert_tree_is(&b.w.t, &m);
+	model_free(&m);
+	bed_close(&b);
+}
+
 static void
 removing_keeps_no_empty_page_and_no_tall_root(void **state)
 {
@@ -549,6 +605,7 @@ main(void)
 		cmocka_unit_test(a_put_that_ends_between_two_cuts_leaves_the_documents),
 		cmocka_unit_test(cutting_a_leaf_takes_no_memory_that_it_does_not_need),
 		cmocka_unit_test(a_remove_without_room_changes_nothing),
+		cmocka_unit_test(a_change_that_runs_out_of_room_on_the_way_down_loses_nothing),
 	};
 
 	proc_become(IN_TEST, 0);
