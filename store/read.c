@@ -3,7 +3,7 @@
  *
  * Runs in: worker.
  * Touches: overlay, checkpoint and segments through PROT_READ mappings; its
- *          own pin.  No lock; no system call but for what is met first.
+ *          own pin.  No lock; no system call but for what is met first, and to send.
  */
 #include "config.h"
 

@@ -6,7 +6,8 @@
  * Owns:    this process's mappings of overlay, checkpoint and segments; its pin.
  *
  * No system call per read: a segment or checkpoint is opened and mapped when
- * it is first met, then kept until the committer says it is gone.
+ * it is first met, then kept until the committer says it is gone.  doc_send()
+ * opens a segment again where it has sent from too many others since: 2 to 3 us.
  *
  * Use, once per request:
  *	read_refresh(r);		newest generation, pinned
@@ -73,7 +74,7 @@ int		 read_doc(struct reader *, uint32_t tenant, const void *path, size_t len, s
 bool		 doc_check(struct reader *, const struct doc *, uint32_t from, uint32_t to);
 /*
  * Copies bytes of a body out.  A page may be gone although it was there when it
- * was checked: nothing else may load from d->body.  send(2) may: it says EFAULT.
+ * was checked: nothing else may load from d->body.  send(2) may: it says EFAULT; doc_send() does not.
  * false: gone, the log was told.
  */
 bool		 doc_copy(struct reader *, void *to, const void *from, size_t n);

@@ -4,13 +4,13 @@
  * Runs in: committer, tools.
  *
  * All that can fail comes first: of each page on the way down that is not ours
- * to change there is a copy made, a checkpoint page's copy is looked at, and only then do
- * the copies take their places: a page of a file may change at any time, and what is
- * changed must be what was looked at.  As many pages are reserved as the change can need.
- * From there on nothing fails, so a change happens whole or not at all.  A put whose
- * leaf is to be cut first takes a round of this for each cut: where a later one
- * cannot be had, the tree is cut otherwise than it was, and whole, and its
- * documents are what they were.
+ * to change there is a copy made, a checkpoint page's copy is looked at, and only
+ * then do the copies take their places: a page of a file may change at any time,
+ * and what is changed must be what was looked at.  A put then reserves as many
+ * pages as it can need.  From there on nothing fails, so a change happens whole
+ * or not at all (the copies may stay).  A put whose leaf is to be cut first takes
+ * a round of this for each cut: where a later one cannot be had, the tree is cut
+ * otherwise than it was, and whole, and its documents are what they were.
  */
 #include "config.h"
 #include <assert.h>

@@ -456,7 +456,7 @@ def of_size(n):
 
 @pytest.mark.parametrize("error, times", [(errno.EINVAL, 0), (errno.ENOSYS, 1), (errno.ENOMEM, 1)])
 def test_where_a_file_cannot_be_sent_from_the_mapping_is(d, faults, error, times):
-    """A file system without sendfile(2): nobody notices, in whatever order bodies come, read slowly or not."""
+    """A file system without sendfile(2): nobody notices, whatever comes in front of or behind a body, more than the socket takes at once."""
     t = d.tenant()
     bodies = {n: of_size(n) for n in SIZES}
     for n, body in bodies.items():

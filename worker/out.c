@@ -406,7 +406,7 @@ is_held(const struct piece *p)
 	return p->is_doc && p->held;
 }
 
-/* One send of a piece.  Bytes of it. */
+/* What the socket takes of a piece, a window of a document at most.  Bytes of it; 0: none, or it is broken. */
 static size_t
 send_piece(struct worker *w, struct conn *c, struct piece *p)
 {

@@ -8,9 +8,9 @@
  * Heads and small bodies are copied into the buffer one behind the other, so
  * that pipelined answers leave in one send(2).  Larger bodies go straight from
  * the store's mapping, large ones out of the page cache (sendfile(2)), behind
- * a head that waits for them in the kernel (MSG_MORE).  A body over OUT_WINDOW is checked and sent window by
- * window, each right after its check, while it is in the cache; memory and
- * latency do not grow with it.
+ * a head that waits for them in the kernel (MSG_MORE).  A body over OUT_WINDOW
+ * is checked and sent window by window, each right after its check, while it is
+ * in the cache; memory and latency do not grow with it.
  *
  * What the socket does not take is kept: bytes of the buffer are copied, bodies
  * are held (doc_hold).  Held documents whose segment is gone are copied out, up
