@@ -202,15 +202,16 @@ cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
 unsigned
 leaf_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 {
-	int	c;
+	const unsigned	count = p->count;
+	int		c;
 
 	*exact = false;
-	if (rows_at(p) > LEAF_END)	/* see key_len() */
+	if (heads_at(p->skip) + (size_t)count * LEAF_TOLD > LEAF_END)	/* see key_len() */
 		return 0;
 	c = key_cmp(key, len < p->skip ? len : p->skip, (const uint8_t *)p + LEAF_PREFIX, p->skip);
-	if (c != 0 || p->count == 0)
-		return c < 0 ? 0 : p->count;
-	return page_find(p, heads(p), LEAF_TOLD, 0, key, len, cmp_tied, exact);
+	if (c != 0 || count == 0)
+		return c < 0 ? 0 : count;
+	return page_find(p, heads(p), LEAF_TOLD, 0, count, key, len, cmp_tied, exact);
 }
 
 /* --- looking at what a file says ------------------------------------------------------ */

@@ -215,20 +215,20 @@ page_cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
  * Always inline: stride and tied() are constants, and this is what a GET does most.
  */
 __attribute__((always_inline)) static inline unsigned
-page_find(const struct page *p, const void *heads, size_t stride, unsigned from, const uint8_t *key, size_t len,
-    int (*tied)(const struct page *, unsigned, const uint8_t *, size_t), bool *exact)
+page_find(const struct page *p, const void *heads, size_t stride, unsigned from, unsigned count, const uint8_t *key,
+    size_t len, int (*tied)(const struct page *, unsigned, const uint8_t *, size_t), bool *exact)
 {
 #define HEAD(i)	(*(const uint32_t *)(const void *)((const uint8_t *)heads + (i) * stride))
 	uint32_t	head = key_head(key + p->skip, len - p->skip);
-	unsigned	at = from, n = p->count - from, end;
+	unsigned	at = from, n = count - from, end;
 	int		c;
 
 	for (; n > 1; n -= n / 2)	/* no branch to mispredict */
 		at += HEAD(at + n / 2 - 1) < head ? n / 2 : 0;
 	at += HEAD(at) < head;
-	if (at == p->count || HEAD(at) != head)
+	if (at == count || HEAD(at) != head)
 		return at;
-	for (end = at + 1; end < p->count && HEAD(end) == head; end++)
+	for (end = at + 1; end < count && HEAD(end) == head; end++)
 		;
 	while (at < end) {		/* the same head in at .. end - 1: by whole keys */
 		n = at + (end - at) / 2;
@@ -246,20 +246,25 @@ page_find(const struct page *p, const void *heads, size_t stride, unsigned from,
 #undef HEAD
 }
 
-/* Interior: the first slot whose key is not below `key`, among those that count (T1); *exact: it is `key`. */
+/*
+ * Interior: the first slot whose key is not below `key`, among those that count (T1),
+ * 1 .. count; *exact: it is `key`.  1 also where there is no entry, as a page of the
+ * file may say by now (T7).
+ */
 static inline unsigned
 page_search(const struct page *p, const uint8_t *key, size_t len, bool *exact)
 {
+	const unsigned	 count = p->count;
 	const uint8_t	*prefix;
 	int		 c;
 
 	*exact = false;
-	if (p->count <= 1)
-		return p->count;
+	if (count <= 1)
+		return 1;
 	prefix = p->skip <= sizeof(p->prefix) ? p->prefix : page_key(p, 1);
 	if ((c = key_cmp(key, len < p->skip ? len : p->skip, prefix, p->skip)) != 0)
-		return c < 0 ? 1 : p->count;
-	return page_find(p, &p->slot[0].head, sizeof(p->slot[0]), 1, key, len, page_cmp_tied, exact);
+		return c < 0 ? 1 : count;
+	return page_find(p, &p->slot[0].head, sizeof(p->slot[0]), 1, count, key, len, page_cmp_tied, exact);
 }
 
 /* The entry of an interior page whose child may hold `key`. */
@@ -269,7 +274,7 @@ page_child_index(const struct page *p, const uint8_t *key, size_t len)
 	bool		exact;
 	unsigned	i = page_search(p, key, len, &exact);
 
-	return i - (!exact && i != 0);	/* 0: a page of no entries, which it was not when it was looked at */
+	return exact ? i : i - 1;
 }
 
 static inline void
