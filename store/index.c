@@ -102,21 +102,13 @@ put_value(const struct index_target *t, const uint8_t *key, size_t len, const st
 		.flags = h->kind == REC_PUT ? 0 : DOC_TOMBSTONE,
 	};
 	struct doc_val	old;
+	int		rc;
 
-	switch (tree_get(&t->w->t, key, len, &old)) {
-	case -1:
+	if ((rc = tree_put_newest(t->w, key, len, &val, &old)) == -1)
 		return -1;
-	case 0:
-		memset(&old, 0, sizeof(old));
-		break;
-	}
 	if (was != NULL)
 		*was = old;
-	if (old.seq > h->seq)
-		return 0;
-	if (tree_put(t->w, key, len, &val, &old) == -1)
-		return -1;
-	if (t->account) {
+	if (rc == 0 && t->account) {
 		if (old.seq == 0)
 			t->s->growth += ENTRY_BYTES(len);
 		else

@@ -120,9 +120,9 @@ columns_of(const struct doc_val *v, size_t len, uint64_t col[LEAF_COLUMNS])
  * is no key in this page.
  */
 static inline size_t
-key_len(const struct page *p, unsigned i, size_t *rest_at)
+key_len(const struct page *p, unsigned i, size_t skip, size_t *rest_at)
 {
-	size_t		 skip = p->skip, row = rows_at(p) + (size_t)i * row_bytes(p), len;
+	size_t		 row = rows_at(p) + (size_t)i * row_bytes(p), len;
 	const uint8_t	*at = (const uint8_t *)p + row;
 
 	*rest_at = 0;
@@ -159,16 +159,17 @@ leaf_val(const struct page *p, unsigned i, struct doc_val *v)
 size_t
 leaf_key(const struct page *p, unsigned i, uint8_t *out)
 {
-	size_t		rest, len = key_len(p, i, &rest), n = len - p->skip;
+	const size_t	skip = p->skip;
+	size_t		rest, len = key_len(p, i, skip, &rest), n = len - skip;
 	uint32_t	be;
 
 	if (len == 0)
 		return 0;
 	be = __builtin_bswap32(heads(p)[i]);
-	memcpy(out, (const uint8_t *)p + LEAF_PREFIX, p->skip);
-	memcpy(out + p->skip, &be, n < LEAF_TOLD ? n : LEAF_TOLD);
+	memcpy(out, (const uint8_t *)p + LEAF_PREFIX, skip);
+	memcpy(out + skip, &be, n < LEAF_TOLD ? n : LEAF_TOLD);
 	if (n > LEAF_TOLD)
-		memcpy(out + p->skip + LEAF_TOLD, (const uint8_t *)p + rest, n - LEAF_TOLD);
+		memcpy(out + skip + LEAF_TOLD, (const uint8_t *)p + rest, n - LEAF_TOLD);
 	return len;
 }
 
@@ -192,7 +193,7 @@ leaf_agg(const struct page *p, unsigned from, unsigned to, struct agg *sum)
 static inline int
 cmp_tied(const struct page *p, unsigned i, const uint8_t *key, size_t len)
 {
-	size_t	rest, n = key_len(p, i, &rest), told = p->skip + LEAF_TOLD;
+	size_t	rest, n = key_len(p, i, p->skip, &rest), told = p->skip + LEAF_TOLD;
 
 	if (len <= told || n <= told)	/* the head says all but the length */
 		return len < n ? -1 : len > n;
@@ -233,7 +234,7 @@ widths_sound(const struct page *p)
 static bool
 entry_sound(const struct page *p, unsigned i, size_t *used)
 {
-	size_t	at, len = key_len(p, i, &at), n = len - p->skip;
+	size_t	at, len = key_len(p, i, p->skip, &at), n = len - p->skip;
 
 	if (len == 0)
 		return false;
@@ -535,7 +536,7 @@ leaf_erase(struct page *p, unsigned i, unsigned n)
 	uint8_t		*b = (uint8_t *)p;
 
 	for (unsigned j = i; j < i + n; j++)
-		p->dead = (uint16_t)(p->dead + rest_of(key_len(p, j, &rest), p->skip));
+		p->dead = (uint16_t)(p->dead + rest_of(key_len(p, j, p->skip, &rest), p->skip));
 	memmove(b + heads_at(p->skip) + i * LEAF_TOLD, b + heads_at(p->skip) + (i + n) * LEAF_TOLD,
 	    (p->count - i - n) * LEAF_TOLD);
 	memmove(b + to, b + at, i * row);
@@ -554,9 +555,9 @@ cut_at(const struct page *p, unsigned i)
 	if (i != 0 && i < p->count && i == p->next && p->run >= RUN_ASCENDING)
 		return i;
 	for (j = 0; j < p->count; j++)
-		total += row + rest_of(key_len(p, j, &rest), p->skip);
+		total += row + rest_of(key_len(p, j, p->skip, &rest), p->skip);
 	for (j = 0; j + 1 < p->count && 2 * left < total; j++)
-		left += row + rest_of(key_len(p, j, &rest), p->skip);
+		left += row + rest_of(key_len(p, j, p->skip, &rest), p->skip);
 	return j != 0 ? j : 1;
 }
 

@@ -28,7 +28,8 @@
 #include "store/tree.h"
 
 #define MAP_BUCKETS	256u	/* a power of two */
-#define SEND_FDS	32u	/* descriptors of segments that are sent from, at most */
+#define SEND_FDS	128u	/* descriptors of segments that are sent from, at most: worker.c, FDS_ASIDE */
+#define SEND_TURNS	16u	/* where all are in use, each sixteenth that has none gets another's */
 #define CHECK_GRAIN	32u	/* bytes per bit of a segment's checked map: shorter than any record */
 
 struct mapping {		/* one segment */
@@ -60,6 +61,7 @@ struct reader {
 	struct mapping		*maps[MAP_BUCKETS];
 	struct mapping		*sending[SEND_FDS];	/* with an open descriptor */
 	unsigned		 sent;		/* opened so far; whose turn it is to be closed */
+	unsigned		 wanting;	/* were wanted while all were in use */
 	uint64_t		 page_told;	/* the last damaged page in the log: checkpoint << 32 | page */
 	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
 	uint8_t			 meta[SUBMIT_META_MAX];	/* of the document read last */
@@ -566,6 +568,9 @@ open_sending(struct reader *r, struct mapping *m)
 	char		name[SEGMENT_NAME];
 	int		fd;
 
+	/* of many that are read at random opening one each time would cost what it saves */
+	if (r->sending[place] != NULL && ++r->wanting % SEND_TURNS != 0)
+		return -1;
 	segment_name(name, m->number);
 	if ((fd = openat(r->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) == -1)
 		return -1;
@@ -580,14 +585,6 @@ open_sending(struct reader *r, struct mapping *m)
 	r->sent++;
 	m->place = place;
 	return m->fd = fd;
-}
-
-static int
-not_sent(struct mapping *m)
-{
-	m->no_send = true;
-	errno = ENOTSUP;
-	return -1;
 }
 
 ssize_t
@@ -606,8 +603,10 @@ doc_send(struct reader *r, const struct doc *d, int sock, uint32_t from, uint32_
 	if (n == 0 || (n == -1 && errno == EIO))
 		return unreadable(r, d->body + from);
 	/* a file system without it, or no memory for its pipe: the mapping is there */
-	if (n == -1 && (errno == EINVAL || errno == ENOSYS || errno == EOVERFLOW || errno == ENOMEM))
-		return not_sent(m);
+	if (n == -1 && (errno == EINVAL || errno == ENOSYS || errno == EOVERFLOW || errno == ENOMEM)) {
+		m->no_send = errno != ENOMEM;
+		errno = ENOTSUP;
+	}
 	return n;
 }
 

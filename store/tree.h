@@ -83,6 +83,8 @@ struct tree_writer {
  * documents are unchanged; t.root may be another one, with leaves cut in two.
  */
 int	tree_put(struct tree_writer *, const void *key, size_t len, const struct doc_val *, struct doc_val *old);
+/* The same, but a value of a higher seq stays: 1, and *old is that one.  It is looked for in pages that were looked at (T7). */
+int	tree_put_newest(struct tree_writer *, const void *key, size_t len, const struct doc_val *, struct doc_val *old);
 /*
  * Removes all entries lo <= key < hi (tombstones too), calling each(arg, key,
  * len, val) for every one.  0 or -1 as above (then nothing was removed, though each may

@@ -335,18 +335,23 @@ put_along(struct tree_writer *w, const struct path *path, const uint8_t *key, si
 	return made;
 }
 
-int
-tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_val *val, struct doc_val *old)
+static int
+put(struct tree_writer *w, const uint8_t *key, size_t len, const struct doc_val *val, struct doc_val *old, bool unless_newer)
 {
 	static const struct doc_val	 none = { .flags = DOC_TOMBSTONE };
 	struct path			 path;
 	struct agg			 change;
 	bool				 recount, exact;
 
-	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
 	assert(len > 0 && len <= KEY_MAX);
 	if (path_own(w, key, len, &path) == -1)
 		return -1;
+	*old = none;
+	exact = path.exact;
+	if (exact)
+		leaf_val(page_mine(w, path.id[path.depth - 1]), path.index[path.depth - 1], old);
+	if (unless_newer && exact && old->seq > val->seq)
+		return 1;
 	if (put_reserve(w, &path) == -1)
 		return -1;
 	if (path.depth == 0) {
@@ -354,10 +359,6 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 		path.index[0] = 0;
 		path.depth = 1;
 	}
-	*old = none;
-	exact = path.exact;
-	if (exact)
-		leaf_val(page_mine(w, path.id[path.depth - 1]), path.index[path.depth - 1], old);
 	recount = !put_change(old, val, &change);
 	for (unsigned cuts = 0; put_along(w, &path, key, len, val, &change, recount) != ROUND_MADE;) {
 		if (++cuts > CUTS_MAX) {	/* a forged tree may lead to another leaf each time */
@@ -370,6 +371,20 @@ tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_va
 	if (!exact)
 		memset(old, 0, sizeof(*old));
 	return 0;
+}
+
+int
+tree_put(struct tree_writer *w, const void *key, size_t len, const struct doc_val *val, struct doc_val *old)
+{
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	return put(w, key, len, val, old, false);
+}
+
+int
+tree_put_newest(struct tree_writer *w, const void *key, size_t len, const struct doc_val *val, struct doc_val *old)
+{
+	RUNS_IN(IN_COMMITTER | IN_TOOL | IN_TEST);
+	return put(w, key, len, val, old, true);
 }
 
 /* --- remove -------------------------------------------------------------------- */

@@ -4,6 +4,29 @@
 #include "tests/b_model.h"
 
 static void
+what_is_newer_stays(void **state)
+{
+	struct bed	b;
+	struct doc_val	val = { .seq = 5, .body_len = 50 }, old;
+	struct agg	a;
+
+	(void)state;
+	bed_open(&b);
+	assert_int_equal(tree_put_newest(&b.w, "k", 1, &val, &old), 0);
+	assert_int_equal(old.seq, 0);
+	for (unsigned seq = 3; seq < 8; seq++) {	/* the same seq: moved to another place */
+		val = (struct doc_val){ .seq = seq, .body_len = 10 * seq, .offset = seq };
+		assert_int_equal(tree_put_newest(&b.w, "k", 1, &val, &old), seq < 5);
+		assert_int_equal(old.seq, seq <= 5 ? 5 : seq - 1);
+		assert_int_equal(tree_get(&b.w.t, "k", 1, &old), 1);
+		assert_int_equal(old.offset, seq < 5 ? 0 : seq);
+	}
+	assert_int_equal(tree_range(&b.w.t, "", 0, NULL, 0, &a), 0);
+	assert_true(a.count == 1 && a.bytes == 70 && a.max_seq == 7);
+	bed_close(&b);
+}
+
+static void
 an_empty_tree_has_nothing(void **state)
 {
 	struct tree	t = { .root = PAGE_NONE };
@@ -590,6 +613,7 @@ main(void)
 		cmocka_unit_test(a_key_is_tenant_then_path),
 		cmocka_unit_test(comparing_is_memcmp_then_length),
 		cmocka_unit_test(an_empty_tree_has_nothing),
+		cmocka_unit_test(what_is_newer_stays),
 		cmocka_unit_test(random_changes_of_documents_match_the_model),
 		cmocka_unit_test(random_changes_of_tiny_keys_match_the_model),
 		cmocka_unit_test(random_changes_of_long_keys_match_the_model),

@@ -14,7 +14,7 @@
 #include "shm/proc.h"
 #include "worker/worker.h"
 
-#define FDS_ASIDE	128u	/* descriptors that are not connections: mappings being opened, the log, epoll */
+#define FDS_ASIDE	256u	/* descriptors that are not connections: segments that are sent from (store/read.c), the log, epoll */
 #define LINGER_MS	5000u
 
 static void
