@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <errno.h>
@@ -28,7 +29,8 @@
 #include "store/tree.h"
 
 #define MAP_BUCKETS	256u	/* a power of two */
-#define SEND_FDS	128u	/* descriptors of segments that are sent from, at most: worker.c, FDS_ASIDE */
+#define SEND_FDS	128u	/* descriptors of segments that are sent from, at most (worker.c, FDS_ASIDE): ... */
+#define SEND_SHARE	32u	/* ... one of so many that there are */
 #define SEND_TURNS	16u	/* where all are in use, each sixteenth that has none gets another's */
 #define CHECK_GRAIN	32u	/* bytes per bit of a segment's checked map: shorter than any record */
 
@@ -60,7 +62,8 @@ struct reader {
 	struct mapping		*last;		/* met most recently */
 	struct mapping		*maps[MAP_BUCKETS];
 	struct mapping		*sending[SEND_FDS];	/* with an open descriptor */
-	unsigned		 sent;		/* opened so far; whose turn it is to be closed */
+	unsigned		 send_fds;	/* as many of them; 0: nothing is sent from a descriptor */
+	unsigned		 turn;		/* whose place is the next one's */
 	unsigned		 wanting;	/* were wanted while all were in use */
 	uint64_t		 page_told;	/* the last damaged page in the log: checkpoint << 32 | page */
 	uint64_t		 floor_seen;	/* region mapped_floor at the last trim */
@@ -71,6 +74,20 @@ static const struct roots *
 roots_of(const struct reader *r)
 {
 	return (const struct roots *)(const void *)r->overlay;
+}
+
+/*
+ * They spare a copy, and no more: where descriptors are few, connections and
+ * mappings have them (worker/worker.c leaves half aside there, for both).
+ */
+static unsigned
+count_send_fds(void)
+{
+	struct rlimit	rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) == -1)
+		return 0;
+	return rl.rlim_cur / SEND_SHARE < SEND_FDS ? (unsigned)(rl.rlim_cur / SEND_SHARE) : SEND_FDS;
 }
 
 struct reader *
@@ -94,6 +111,7 @@ read_open(const struct boot *b)
 	r->dirfd = b->dir_fd;
 	r->verify_always = b->set.verify_always;
 	r->tree.overlay = r->overlay;
+	r->send_fds = count_send_fds();
 	return r;
 }
 
@@ -563,11 +581,13 @@ doc_there(struct reader *r, const void *from, size_t n)
 static int
 open_sending(struct reader *r, struct mapping *m)
 {
-	unsigned	place = r->sent % SEND_FDS;
+	unsigned	place = r->turn;
 	struct stat	st;
 	char		name[SEGMENT_NAME];
 	int		fd;
 
+	if (r->send_fds == 0)
+		return -1;
 	/* of many that are read at random opening one each time would cost what it saves */
 	if (r->sending[place] != NULL && ++r->wanting % SEND_TURNS != 0)
 		return -1;
@@ -582,7 +602,7 @@ open_sending(struct reader *r, struct mapping *m)
 	if (r->sending[place] != NULL)
 		close_sending(r, r->sending[place]);
 	r->sending[place] = m;
-	r->sent++;
+	r->turn = (place + 1) % r->send_fds;
 	m->place = place;
 	return m->fd = fd;
 }

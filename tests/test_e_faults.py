@@ -7,8 +7,10 @@ import errno
 import json
 import os
 import pwd
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -16,7 +18,7 @@ import time
 import pytest
 
 from disk import Disk, Faults
-from holdfast import Client, Daemon, Failed, drive, request, wait_for
+from holdfast import Client, Daemon, Failed, drive, read_file, request, wait_for
 
 EIO, ENOSPC, EROFS = 5, 28, 30
 OUT_SENDFILE = 32 << 10  # worker/out.h
@@ -525,12 +527,33 @@ def test_segments_that_are_sent_from_take_a_bounded_number_of_descriptors(fresh)
     for _ in range(2):
         for n, body in enumerate(bodies):
             assert t.get("b%d" % n).body == body
-        assert len(opened()) == 128  # store/read.c, SEND_FDS
+        most = int(re.search(rb"open files +(\d+)", read_file("/proc/%d/limits" % d.workers()[0])).group(1))
+        assert len(opened()) == min(128, most // 32)  # store/read.c, SEND_FDS
     for n in range(len(bodies)):
         t.put("b%d" % n, b"new")
     # none is kept of those that compaction unlinks: their disk space is to come free
     wait_for("segments to go", lambda: t.get("b0").body == b"new" and not [f for f in opened() if f.endswith(" (deleted)")] and
              len([f for f in os.listdir(d.data) if f.startswith("log-")]) < 80)
+
+
+def test_where_descriptors_are_few_connections_have_them_not_segments(fresh):
+    """What a worker says it has room for it keeps, however many segments it sends from."""
+    d = fresh(segment_size="1M", workers=1)
+    t = d.tenant()
+    bodies = [of_size(900000 + n) for n in range(40)]  # a segment each
+    for n, body in enumerate(bodies):
+        t.put("b%d" % n, body)
+    t.conn.close()
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (48, 48))
+    os.kill(d.workers()[0], signal.SIGKILL)  # the next one inherits it
+    most = int(d.wait_log(r"max-connections .* 48 descriptors .*: (\d+)").group(1))
+    conns = [d.connect() for _ in range(most)]
+    for turn in range(2):
+        for n, body in enumerate(bodies):
+            assert conns[n % most].ask("GET", t.path("b%d" % n)).body == body, (turn, n)
+    assert not [line for line in d.log if "accept:" in line]
+    for c in conns:
+        c.close()
 
 
 def test_a_checkpoint_cut_beneath_all_is_rebuilt_from_the_log(fresh):
