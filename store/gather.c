@@ -42,12 +42,14 @@ gather_more(const struct gather *g, unsigned here)
 
 /*
  * A stage is over.  Those who are here wait for the others as long as a stage
- * takes; whoever comes within it is spared a sync.
+ * takes; whoever comes within it is spared a sync.  Of few writers a turn is
+ * short: those who are not here by now are slow ones, and whoever came at once
+ * says nothing about them.
  */
 static bool
 still_coming(const struct gather *g, unsigned here)
 {
-	return here > g->seen && (here - g->seen) * g->sync_us >= here * g->stage_us;
+	return g->expect > GATHER_FEW && here > g->seen && (here - g->seen) * g->sync_us >= here * g->stage_us;
 }
 
 int64_t

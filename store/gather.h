@@ -6,8 +6,8 @@
  * Plain group commit serves half of the waiting writers per sync: while one
  * half is being synced the other half's next writes are on their way.  So the
  * batch waits for the writers that were just answered: a third of the last
- * sync, counted from the answer, and then a sixth at a time for as long as they
- * keep coming at a rate that pays, no longer than a sync in all, nor than
+ * sync, counted from the answer, and where they are many then a sixth at a time
+ * for as long as they keep coming at a rate that pays, no longer than a sync in all, nor than
  * GATHER_MOST_US.  Not at all where syncs are fast, and not for a lone writer:
  * whoever was answered alone is not waited for by anybody else than those who
  * are here already.
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GATHER_FEW	16u	/* writers that are not worth a wake-up of their own */
+#define GATHER_FEW	16u	/* writers that are not worth a wake-up of their own, nor more than a third of a sync */
 #define GATHER_MOST_US	20000	/* waited at most: one sync that took seconds says nothing about the next */
 #define GATHER_FAST_US	300	/* syncs shorter than this are not waited for */
 

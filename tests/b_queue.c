@@ -171,6 +171,25 @@ they_are_waited_for_on_while_they_keep_coming(void **state)
 	assert_int_equal(gather_wait(&g, 3999, 30000), 0);
 }
 
+/* Two of different speeds, or four of one and four of others: a third of a sync, as ever. */
+static void
+few_of_different_speeds_are_not_waited_for_on(void **state)
+{
+	struct gather	g = { 0 };
+
+	(void)state;
+	gather_answered(&g, 2, 0, 3000, 10000);
+	assert_int_equal(gather_wait(&g, 1, 10050), 950);
+	assert_int_equal(gather_wait(&g, 1, 11000), 0);
+	gather_answered(&g, 8, 0, 3000, 20000);
+	assert_int_equal(gather_wait(&g, 4, 20050), 950);
+	assert_int_equal(gather_wait(&g, 5, 21000), 0);
+	gather_answered(&g, GATHER_FEW, 0, 3000, 30000);
+	assert_int_equal(gather_wait(&g, GATHER_FEW - 1, 31000), 0);
+	gather_answered(&g, GATHER_FEW, 1, 3000, 40000);
+	assert_int_equal(gather_wait(&g, GATHER_FEW, 41000), 500);
+}
+
 static void
 fast_syncs_are_not_waited_for(void **state)
 {
@@ -192,6 +211,7 @@ main(void)
 		cmocka_unit_test(a_lone_writer_waits_for_nobody),
 		cmocka_unit_test(writers_just_answered_are_waited_for_a_third_of_a_sync),
 		cmocka_unit_test(they_are_waited_for_on_while_they_keep_coming),
+		cmocka_unit_test(few_of_different_speeds_are_not_waited_for_on),
 		cmocka_unit_test(fast_syncs_are_not_waited_for),
 	};
 
