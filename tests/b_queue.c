@@ -191,13 +191,38 @@ few_of_different_speeds_are_not_waited_for_on(void **state)
 }
 
 static void
-fast_syncs_are_not_waited_for(void **state)
+few_are_not_waited_for_fast_syncs(void **state)
 {
 	struct gather	g = { 0 };
 
 	(void)state;
-	gather_answered(&g, 64, 0, GATHER_FAST_US - 1, 10000);
+	gather_answered(&g, GATHER_FEW, 0, GATHER_FAST_US - 1, 10000);
 	assert_int_equal(gather_wait(&g, 1, 10000), 0);
+	gather_answered(&g, 4000, 0, GATHER_LEAST_US - 1, 10000);
+	assert_int_equal(gather_wait(&g, 1, 10000), 0);
+}
+
+static void
+many_are_waited_for_fast_syncs_while_they_keep_coming(void **state)
+{
+	struct gather	g = { 0 };
+
+	(void)state;
+	gather_answered(&g, 60, 4, 150, 10000);
+	assert_int_equal(gather_wait(&g, 4, 10000), 50);
+	assert_int_equal(gather_wait(&g, 64, 10001), 0);	/* all are here */
+	assert_int_equal(gather_wait(&g, 20, 10050), 150);
+	assert_int_equal(gather_wait(&g, 24, 10200), 150);	/* 4 came, for 24 */
+	assert_int_equal(gather_wait(&g, 26, 10350), 0);	/* 2, for 26 */
+	/* three syncs in all, whoever comes */
+	gather_answered(&g, 4000, 0, 150, 10000);
+	assert_int_equal(gather_wait(&g, 500, 10050), 150);
+	assert_int_equal(gather_wait(&g, 1000, 10200), 150);
+	assert_int_equal(gather_wait(&g, 2000, 10350), 100);
+	assert_int_equal(gather_wait(&g, 3999, 10450), 0);
+	/* nobody comes: a third of one */
+	gather_answered(&g, 64, 0, 150, 10000);
+	assert_int_equal(gather_wait(&g, 0, 10050), 0);
 }
 
 int
@@ -212,7 +237,8 @@ main(void)
 		cmocka_unit_test(writers_just_answered_are_waited_for_a_third_of_a_sync),
 		cmocka_unit_test(they_are_waited_for_on_while_they_keep_coming),
 		cmocka_unit_test(few_of_different_speeds_are_not_waited_for_on),
-		cmocka_unit_test(fast_syncs_are_not_waited_for),
+		cmocka_unit_test(few_are_not_waited_for_fast_syncs),
+		cmocka_unit_test(many_are_waited_for_fast_syncs_while_they_keep_coming),
 	};
 
 	proc_become(IN_TEST, 0);
