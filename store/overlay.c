@@ -21,7 +21,7 @@
 #include "store/overlay.h"
 #include "store/page.h"
 
-#define HALF_PAGES	((uint32_t)(OVERLAY_BYTES / 2 / PAGE_BYTES))
+#define HALF_PAGES	((uint32_t)(OVERLAY_PAGES / 2))
 #define STEP_PAGES	64u	/* allocated at once: little, for an idle server keeps it */
 #define TRIM_PAGES	16u	/* shortest run that is worth a hole */
 

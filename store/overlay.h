@@ -24,6 +24,8 @@
 #include "shm/region.h"
 #include "store/format.h"
 
+#define OVERLAY_PAGES	(OVERLAY_BYTES / PAGE_BYTES)
+
 /* What a published generation is.  Copied by the reader; see root_read(). */
 struct root {
 	uint64_t	gen;

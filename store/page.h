@@ -22,6 +22,8 @@
  * T4  The aggregate of an interior entry is exact.
  * T5  A page is changed only while its gen is the one being built.
  * T6  A checkpoint page refers to pages before it in the same file only.
+ * T7  Such a page may be other bytes than those that were looked at: reading
+ *     stays within PAGE_REACH, and what is changed is a copy that was looked at.
  */
 #ifndef STORE_PAGE_H
 #define STORE_PAGE_H
@@ -78,7 +80,6 @@ _Static_assert(3 * (sizeof(struct page_slot) + CHILD_BYTES + KEY_MAX) <= PAGE_RO
  * child is looked for where there are pages.
  */
 #define PAGE_REACH	((size_t)1 << 20)
-#define OVERLAY_PAGES	(OVERLAY_BYTES / PAGE_BYTES)
 
 union page_buf {		/* a page built in private memory */
 	struct page	page;

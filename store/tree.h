@@ -80,7 +80,7 @@ struct tree_writer {
 /*
  * Sets key to val; *old gets the value before (old->seq == 0: none).
  * 0; -1 with errno: ENOSPC (the overlay is full), EILSEQ (damaged page).  Then the
- * documents are unchanged; t.root may be another one, with leaves cut in two.
+ * documents are unchanged; t.root may be another one, with pages copied or leaves cut in two.
  */
 int	tree_put(struct tree_writer *, const void *key, size_t len, const struct doc_val *, struct doc_val *old);
 /* The same, but a value of a higher seq stays: 1, and *old is that one.  It is looked for in pages that were looked at (T7). */

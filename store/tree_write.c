@@ -497,7 +497,7 @@ remove_leaf(const struct removal *r, uint32_t id, bool lo, bool hi)
 
 	i = lo ? leaf_search(p, r->lo, r->lolen, &exact) : 0;
 	j = hi ? leaf_search(p, r->hi, r->hilen, &exact) : p->count;
-	return remove_entries(r->w, id, i, j > i ? j - i : 0);
+	return remove_entries(r->w, id, i, j - i);
 }
 
 /*

@@ -824,6 +824,54 @@ a_leaf_that_is_no_sound_one_any_more_fails_the_put(void **state)
 	free(items);
 }
 
+/* Checkpoint 3, all of it looked at, and its bytes, to be changed beneath. */
+struct looked_at {
+	struct checkpoint	 c;
+	struct model		 m;
+	struct bed		 b;
+	struct tree		 t;
+	uint8_t			*bytes;
+	int			 fd;
+};
+
+static void
+looked_open(struct looked_at *l)
+{
+	size_t	n;
+
+	memset(l, 0, sizeof(*l));
+	l->bytes = small_file(SHAPE_LONG, 400, &l->m, &n);
+	l->fd = file_open(3);
+	assert_int_equal(checkpoint_open(&l->c, dir, 3, true), 0);
+	bed_open(&l->b);
+	l->t = tree_of(&l->c);
+	l->t.overlay = l->b.o.base;
+	assert_tree_is(&l->t, &l->m);
+}
+
+static void
+looked_close(struct looked_at *l)
+{
+	bed_close(&l->b);
+	checkpoint_close(&l->c);
+	close(l->fd);
+	model_free(&l->m);
+	free(l->bytes);
+}
+
+static struct page *
+looked_page(struct looked_at *l, size_t n)
+{
+	return (struct page *)(void *)(l->bytes + n * PAGE_BYTES);
+}
+
+/* Page n is from now on what it is in `bytes`. */
+static void
+looked_change(struct looked_at *l, size_t n)
+{
+	assert_int_equal(pwrite(l->fd, looked_page(l, n), PAGE_BYTES, (off_t)(n * PAGE_BYTES)), PAGE_BYTES);
+}
+
 /*
  * Bytes that change on the card under pages that had been looked at: any answer, or none,
  * but nothing is read that is not there, nor is any other page written.
@@ -831,29 +879,18 @@ a_leaf_that_is_no_sound_one_any_more_fails_the_put(void **state)
 static void
 a_page_that_changes_once_it_was_looked_at_does_no_harm(void **state)
 {
-	struct checkpoint	c;
-	struct model		m = { 0 };
-	struct bed		b;
-	struct tree		t;
+	struct looked_at	l;
 	struct doc_val		val;
 	struct agg		a;
 	struct cursor		cur;
-	uint8_t			*bytes;
-	size_t			 n;
-	int			 fd;
 
 	(void)state;
-	bytes = small_file(SHAPE_LONG, 400, &m, &n);
-	fd = file_open(3);
-	assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
-	assert_true(c.head.npages > 4);
-	bed_open(&b);
-	t = tree_of(&c);
-	t.overlay = b.o.base;
-	assert_tree_is(&t, &m);			/* looked at, all of it */
+	looked_open(&l);
+	assert_true(l.c.head.npages > 4);
 	for (unsigned turn = 0; turn < 3000; turn++) {
-		uint32_t	 page = 1 + (turn % 3 == 0 ? (uint32_t)c.head.npages - 2 : (uint32_t)rnd(c.head.npages - 1));
-		uint8_t		*p = bytes + (size_t)page * PAGE_BYTES, was[PAGE_BYTES];
+		const struct model_entry *first = &l.m.e[3], *last = &l.m.e[l.m.n - 3];
+		uint32_t	 page = 1 + (turn % 3 == 0 ? (uint32_t)l.c.head.npages - 2 : (uint32_t)rnd(l.c.head.npages - 1));
+		uint8_t		*p = (uint8_t *)looked_page(&l, page), was[PAGE_BYTES];
 		size_t		 from = rnd(3) ? 0 : rnd(PAGE_BYTES), len = rnd(2) ? PAGE_BYTES - from : 1 + rnd(PAGE_BYTES - from);
 
 		memcpy(was, p, PAGE_BYTES);
@@ -861,50 +898,38 @@ a_page_that_changes_once_it_was_looked_at_does_no_harm(void **state)
 			p[i] = (uint8_t)(turn % 2 ? 0xff : rnd(256));
 		if (rnd(4))			/* or nothing behind kind and level would be reached */
 			memcpy(p + offsetof(struct page, kind), was + offsetof(struct page, kind), 2);
-		assert_int_equal(pwrite(fd, p, PAGE_BYTES, (off_t)page * PAGE_BYTES), PAGE_BYTES);
+		looked_change(&l, page);
 		for (unsigned i = 0; i < 20; i++) {
-			const struct model_entry	*e = &m.e[rnd(m.n)];
+			const struct model_entry	*e = &l.m.e[rnd(l.m.n)];
 
-			(void)tree_get(&t, e->key, e->len, &val);
-			tree_hint_entry(tree_hint(&t, e->key, e->len), e->key, e->len);
+			(void)tree_get(&l.t, e->key, e->len, &val);
+			tree_hint_entry(tree_hint(&l.t, e->key, e->len), e->key, e->len);
 		}
-		(void)tree_range(&t, m.e[3].key, m.e[3].len, m.e[m.n - 3].key, m.e[m.n - 3].len, &a);
-		for (int rc = cursor_seek(&cur, &t, "", 0), steps = 0; rc == 1 && steps < 500; steps++)
+		(void)tree_range(&l.t, first->key, first->len, last->key, last->len, &a);
+		for (int rc = cursor_seek(&cur, &l.t, "", 0), steps = 0; rc == 1 && steps < 500; steps++)
 			rc = cursor_next(&cur);
-		forged_put(&b, &t, &m);
+		forged_put(&l.b, &l.t, &l.m);
 		memcpy(p, was, PAGE_BYTES);
-		assert_int_equal(pwrite(fd, p, PAGE_BYTES, (off_t)page * PAGE_BYTES), PAGE_BYTES);
+		looked_change(&l, page);
 	}
-	assert_tree_is(&t, &m);
-	bed_close(&b);
-	checkpoint_close(&c);
-	close(fd);
-	model_free(&m);
-	free(bytes);
-}
-
-/* Keeps page `n` of checkpoint 3 as it is now in `bytes`. */
-static void
-page_store(int fd, const uint8_t *bytes, size_t n)
-{
-	assert_int_equal(pwrite(fd, bytes + n * PAGE_BYTES, PAGE_BYTES, (off_t)(n * PAGE_BYTES)), PAGE_BYTES);
+	assert_tree_is(&l.t, &l.m);
+	looked_close(&l);
 }
 
 /* Each page but the first stands above the one before it: a tree as deep as the file is long. */
 static void
-chain_pages(int fd, uint8_t *bytes, size_t npages)
+chain_pages(struct looked_at *l, size_t npages)
 {
 	for (size_t n = 1; n < npages; n++) {
-		struct page	*p = (struct page *)(void *)(bytes + n * PAGE_BYTES);
-		uint32_t	 id = PAGE_CHECKPOINT | (uint32_t)(n - 1);
+		struct page	*p = looked_page(l, n);
 
 		p->level = (uint8_t)(n - 1);
 		p->count = 1;
 		if (n > 1) {
 			p->slot[0].at = PAGE_BYTES / 2;
-			page_child_set(p, 0, id);
+			page_child_set(p, 0, PAGE_CHECKPOINT | (uint32_t)(n - 1));
 		}
-		page_store(fd, bytes, n);
+		looked_change(l, n);
 	}
 }
 
@@ -912,100 +937,79 @@ chain_pages(int fd, uint8_t *bytes, size_t npages)
 static void
 no_entries_a_leaf_that_is_none_and_a_tree_too_deep_do_no_harm_later(void **state)
 {
-	struct checkpoint	c;
-	struct model		m = { 0 };
-	struct tree		t;
+	struct looked_at	l;
 	struct doc_val		val;
 	struct agg		a;
 	struct cursor		cur;
 	const uint8_t		*key;
-	struct page		*root;
-	uint8_t			*bytes;
-	size_t			 n, len, last;
-	int			 fd;
+	uint16_t		count;
+	size_t			len, last;
 
 	(void)state;
-	bytes = small_file(SHAPE_LONG, 400, &m, &n);
-	fd = file_open(3);
-	assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
-	t = tree_of(&c);
-	assert_tree_is(&t, &m);			/* looked at, all of it */
-	last = (size_t)c.head.npages - 1;
+	looked_open(&l);
+	last = (size_t)l.c.head.npages - 1;
 	assert_true(last > TREE_LEVELS + 4 && last < 200);
-	root = (struct page *)(void *)(bytes + last * PAGE_BYTES);
 
-	n = root->count;
-	root->count = 0;
-	page_store(fd, bytes, last);
-	for (size_t i = 0; i < m.n; i++) {
-		(void)tree_get(&t, m.e[i].key, m.e[i].len, &val);
-		(void)tree_hint(&t, m.e[i].key, m.e[i].len);
-		(void)tree_range(&t, m.e[0].key, m.e[0].len, m.e[i].key, m.e[i].len, &a);
-		(void)cursor_seek(&cur, &t, m.e[i].key, m.e[i].len);
+	count = looked_page(&l, last)->count;
+	looked_page(&l, last)->count = 0;
+	looked_change(&l, last);
+	for (size_t i = 0; i < l.m.n; i++) {
+		const struct model_entry	*e = &l.m.e[i];
+
+		(void)tree_get(&l.t, e->key, e->len, &val);
+		(void)tree_hint(&l.t, e->key, e->len);
+		(void)tree_range(&l.t, l.m.e[0].key, l.m.e[0].len, e->key, e->len, &a);
+		(void)cursor_seek(&cur, &l.t, e->key, e->len);
 	}
-	root->count = (uint16_t)n;
-	page_store(fd, bytes, last);
+	looked_page(&l, last)->count = count;
+	looked_change(&l, last);
 
-	assert_int_equal(cursor_seek(&cur, &t, "", 0), 1);
-	bytes[PAGE_BYTES + offsetof(struct page, level)] = 1;
-	page_store(fd, bytes, 1);		/* the first leaf */
+	assert_int_equal(cursor_seek(&cur, &l.t, "", 0), 1);
+	looked_page(&l, 1)->level = 1;		/* the first leaf */
+	looked_change(&l, 1);
 	cursor_entry(&cur, &key, &len, &val);
 	assert_int_equal(len, 0);
 	assert_int_equal(cursor_next(&cur), -1);
 
-	chain_pages(fd, bytes, last + 1);
+	chain_pages(&l, last + 1);
 	errno = 0;
-	assert_int_equal(cursor_seek(&cur, &t, "", 0), -1);
+	assert_int_equal(cursor_seek(&cur, &l.t, "", 0), -1);
 	assert_int_equal(errno, EILSEQ);
-	assert_int_equal(cursor_seek(&cur, &t, m.e[9].key, m.e[9].len), -1);
-	checkpoint_close(&c);
-	close(fd);
-	model_free(&m);
-	free(bytes);
+	assert_int_equal(cursor_seek(&cur, &l.t, l.m.e[9].key, l.m.e[9].len), -1);
+	looked_close(&l);
 }
 
 /* It says later that it has one child: that is not made the root instead of it. */
 static void
 a_root_is_not_taken_for_what_a_page_says_later(void **state)
 {
-	struct checkpoint	 c;
-	struct model		 m = { 0 };
-	struct bed		 b;
+	struct looked_at	 l;
 	const struct page	*root;
 	struct page		*left;
-	uint8_t			*bytes, sep[KEY_MAX];
-	size_t			 n, at, len, count;
-	int			 fd;
+	uint8_t			 sep[KEY_MAX];
+	uint16_t		 count;
+	size_t			 at, len;
 
 	(void)state;
-	bytes = small_file(SHAPE_LONG, 400, &m, &n);
-	fd = file_open(3);
-	assert_int_equal(checkpoint_open(&c, dir, 3, true), 0);
-	bed_open(&b);
-	b.w.t = tree_of(&c);
-	b.w.t.overlay = b.o.base;
-	assert_tree_is(&b.w.t, &m);
-	root = (const struct page *)(const void *)(bytes + (c.head.npages - 1) * PAGE_BYTES);
+	looked_open(&l);
+	l.b.w.t = l.t;
+	root = looked_page(&l, l.c.head.npages - 1);
 	assert_true(root->level >= 2 && root->count >= 2);
 	at = page_child(root, 0) & ~PAGE_CHECKPOINT;
 	len = root->slot[1].len;
 	memcpy(sep, page_key(root, 1), len);
-	left = (struct page *)(void *)(bytes + at * PAGE_BYTES);
+	left = looked_page(&l, at);
 	count = left->count;
 	assert_true(count > 1);
 
 	left->count = 1;
-	page_store(fd, bytes, at);
-	assert_int_equal(tree_remove(&b.w, sep, len, NULL, 0, NULL, NULL), 0);
-	left->count = (uint16_t)count;
-	page_store(fd, bytes, at);
-	model_remove(&m, model_find(&m, sep, len), m.n);
-	assert_tree_is(&b.w.t, &m);
-	bed_close(&b);
-	checkpoint_close(&c);
-	close(fd);
-	model_free(&m);
-	free(bytes);
+	looked_change(&l, at);
+	assert_int_equal(tree_remove(&l.b.w, sep, len, NULL, 0, NULL, NULL), 0);
+	left->count = count;
+	looked_change(&l, at);
+	model_remove(&l.m, model_find(&l.m, sep, len), l.m.n);
+	assert_tree_is(&l.b.w.t, &l.m);
+	looked_close(&l);
 }
 
 static void

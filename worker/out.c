@@ -157,7 +157,7 @@ took(struct worker *w, struct conn *c, ssize_t r)
 	return r;
 }
 
-/* One send; -1 where the socket takes no more now (writable false) or is broken. */
+/* One send.  Fewer than all, or -1: the socket takes no more now (writable false), or is broken. */
 static ssize_t
 send_list(struct worker *w, struct conn *c, struct iovec *iov, unsigned n, int flags)
 {
