@@ -887,6 +887,9 @@ a_page_that_changes_once_it_was_looked_at_does_no_harm(void **state)
 	(void)state;
 	looked_open(&l);
 	assert_true(l.c.head.npages > 4);
+	/* what an interior page may lead to behind the last one */
+	for (size_t i = 0; i < PAGE_REACH; i++)
+		assert_int_equal(l.c.map[l.c.maplen + i], 0);
 	for (unsigned turn = 0; turn < 3000; turn++) {
 		const struct model_entry *first = &l.m.e[3], *last = &l.m.e[l.m.n - 3];
 		uint32_t	 page = 1 + (turn % 3 == 0 ? (uint32_t)l.c.head.npages - 2 : (uint32_t)rnd(l.c.head.npages - 1));
